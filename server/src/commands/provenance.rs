@@ -8,6 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use tokio_rustls::rustls::ClientConfig;
+use tracing::warn;
 use xuid_engine::registry::printable;
 use xuid_engine::registry::provenance::Evidence;
 use xuid_engine::{Id, Prefixed, Veil};
@@ -138,6 +139,9 @@ impl Known {
         let veil = OpaqueKey::load("--opaque-key-file", args.opaque_key_file.as_deref())?.map(|key| key.veil);
         view.genesis.check_veil(veil.as_ref())?;
         let evidence = evidence(&view, &folders);
+        for unread in evidence.unread() {
+            warn!("{unread}; less is told than may be known");
+        }
         Ok(Some(Self { view, evidence, veil }))
     }
 

@@ -27,7 +27,7 @@ use crate::net::shutdown;
 use crate::net::shutdown::{Signals, StopTimes};
 use crate::registries::ensemble::Ensemble;
 use crate::registries::new::workers_of_new;
-use crate::registries::provenance;
+use crate::registries::provenance::Looks;
 use crate::registries::sequence_store;
 use crate::registries::target::{Target, is_of_ensemble};
 use crate::state::access::AccessRules;
@@ -163,9 +163,8 @@ async fn serve(settings: &Settings, flags: &Flags, parts: Parts, allowed: Allowe
     let access = AccessRules::new(settings.tokens.clone(), settings.tls.clone());
     access.limit_addresses(settings.address_ids_per_second);
     let (registry, folder) = (target(settings)?, settings.data_dir.clone());
-    let origins = Origins(Box::new(move |engine: &Engine, name: &str, id| {
-        provenance::of_server(&registry, &folder, engine, name, id)
-    }));
+    let looks = Looks::new(registry, folder);
+    let origins = Origins(Box::new(move |engine: &Engine, name: &str, id| looks.at(engine, name, id)));
     let server = Server::new(engine, limits, access, places).with_sequences(sequences);
     let server = Arc::new(server.with_origins(origins));
 

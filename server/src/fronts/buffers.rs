@@ -13,6 +13,9 @@ use std::thread::LocalKey;
 /// with one reply on top, of 1 MiB or of 3.4 MB where ids are texts, it bounds what a client that reads nothing costs.
 pub(crate) const OUTBOX_HIGH: usize = 256 * 1024;
 
+/// The same for a client that has not shown yet that it may ask: what it is told so far is short.
+pub(crate) const STRANGER_HIGH: usize = 4 * 1024;
+
 /// Memory of a thread that no buffer uses now.
 type Spare = LocalKey<Cell<Vec<u8>>>;
 
@@ -49,11 +52,19 @@ pub(crate) struct Inbox {
 
 /// Bytes that were answered and not yet written: those from `at` to `end`. What lies behind is memory that was written
 /// before and will be again, so that a frame put there is written once and not zeroed first.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Outbox {
     bytes: Vec<u8>,
     at: usize,
     end: usize,
+    /// [`OUTBOX_HIGH`] or [`STRANGER_HIGH`].
+    high: usize,
+}
+
+impl Default for Outbox {
+    fn default() -> Self {
+        Self::up_to(OUTBOX_HIGH)
+    }
 }
 
 impl Inbox {
@@ -123,6 +134,20 @@ impl Drop for Inbox {
 }
 
 impl Outbox {
+    /// For a client that may not ask for anything yet.
+    pub(crate) fn of_stranger() -> Self {
+        Self::up_to(STRANGER_HIGH)
+    }
+
+    fn up_to(high: usize) -> Self {
+        Self { bytes: Vec::new(), at: 0, end: 0, high }
+    }
+
+    /// It may.
+    pub(crate) fn widen(&mut self) {
+        self.high = OUTBOX_HIGH;
+    }
+
     /// What is to be written.
     pub(crate) fn rest(&self) -> &[u8] {
         &self.bytes[self.at..self.end]
@@ -135,12 +160,12 @@ impl Outbox {
 
     /// Whether more is to wait until some of it is written.
     pub(crate) fn is_high(&self) -> bool {
-        self.len() >= OUTBOX_HIGH
+        self.len() >= self.high
     }
 
     /// How many bytes come before that.
     pub(crate) fn room(&self) -> usize {
-        OUTBOX_HIGH.saturating_sub(self.len())
+        self.high.saturating_sub(self.len())
     }
 
     /// Whether everything is written.

@@ -1,8 +1,8 @@
 //! One connection: a socket, its two buffers, its deadlines, and the [`Conversation`] that understands the bytes.
 //!
 //! # Invariants
-//! - I1 memory is bounded: the inbox by [`INBOX_MOST`], the output by [`Outbox::is_high`] and one reply, waiting requests
-//!   by `max_in_flight`;
+//! - I1 memory is bounded: the inbox by [`INBOX_MOST`], the output by [`Outbox::is_high`] and one reply (and that is little
+//!   before HELLO), waiting requests by `max_in_flight`;
 //! - I2 it is woken by its socket, its waiting requests, one timer and the stop, before HELLO by the listener
 //!   ([`Newcomer`]), for a moment after a reply by itself ([`BusyPoll`]), and while it waits and reads nothing, each
 //!   [`FAILURE_LOOK`]: idle connections cost nothing;
@@ -198,7 +198,7 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
             session,
             newcomer,
             inbox: Inbox::default(),
-            outbox: Outbox::default(),
+            outbox: Outbox::of_stranger(),
             need: Need::Input,
             busy_poll: BusyPoll::new(),
             opened,
@@ -317,6 +317,7 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
         self.need = self.session.receive(&mut self.inbox, &mut self.outbox, turn);
         if !was_greeted && self.session.was_greeted() {
             self.newcomer.greeted();
+            self.outbox.widen();
             // GOAWAY went behind the reply to HELLO.
             self.sent_away = self.sent_away.map(|_| Instant::now());
         }

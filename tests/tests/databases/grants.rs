@@ -3,7 +3,7 @@
 use std::thread;
 
 use xuid_engine::sequence::store::memory::MemoryDatabase;
-use xuid_engine::sequence::store::{Ask, HIGHEST, NewSequence, Outcome, SequenceSettings, Store};
+use xuid_engine::sequence::store::{Ask, HIGHEST, NewSequence, Outcome, SequenceSettings, Store, StoreError};
 use xuid_tests::Rng;
 
 use crate::fixture::{Ranges, Server, ask, create, grant, grant_one, mark, name, on_both, patient};
@@ -13,6 +13,7 @@ on_both!(
     a_batch_of_names_is_granted_as_the_model_says,
     eight_connections_on_the_same_rows_grant_every_number_once,
     a_row_that_another_program_holds_locked_holds_up_no_other,
+    several_locked_rows_are_asked_for_behind_the_others,
     a_name_is_found_byte_by_byte_whatever_is_in_it,
     a_mark_at_the_end_of_its_column_grants_what_is_left,
 );
@@ -56,14 +57,9 @@ fn a_batch_of_names_is_granted_as_the_model_says(server: &mut Server) {
             let other = at + rng.below((asks.len() - at) as u64) as usize;
             asks.swap(at, other);
         }
-        let (mut found, mut expected) = (grant(&mut *store, &asks), Vec::new());
+        let mut expected = Vec::new();
         model.grant(&asks, &mut expected);
-        for outcome in found.iter_mut().chain(&mut expected) {
-            if let Outcome::Absent { similar } = outcome {
-                *similar = None;
-            }
-        }
-        assert_eq!(found, expected);
+        assert_eq!(grant(&mut *store, &asks), expected);
     }
     let all = store.list("", "", 100).unwrap();
     assert_eq!(all, model.list("", "", 100).unwrap());
@@ -128,6 +124,38 @@ fn a_row_that_another_program_holds_locked_holds_up_no_other(server: &mut Server
     assert!(matches!(grant_one(&mut *store, "b"), Outcome::Granted { first: 6, end: 1_006, .. }));
 }
 
+fn several_locked_rows_are_asked_for_behind_the_others(server: &mut Server) {
+    let mut store = server.prepared();
+    let names = ["a", "b", "c", "d", "e", "f"];
+    for text in names {
+        create(&mut *store, text);
+    }
+    let mut other = server.sql();
+    other.exec("BEGIN").unwrap();
+    other.exec("UPDATE xuid_sequence SET next = next + 5 WHERE name IN ('a', 'b', 'c', 'd')").unwrap();
+    let rounds: Vec<_> = (0..4).map(|_| grant(&mut *store, &names.map(ask))).collect();
+    let are_granted =
+        |outcomes: &[Outcome]| outcomes.iter().all(|outcome| matches!(outcome, Outcome::Granted { .. }));
+    for round in &rounds[1..] {
+        assert!(
+            are_granted(&round[4..]) && !round[..4].iter().any(|one| are_granted(std::slice::from_ref(one))),
+            "{round:?}"
+        );
+    }
+    // Each try waits: for one of them in a call, another one each time.
+    let tried = |outcomes: &[Outcome]| -> Vec<usize> {
+        let is_tried = |n: &usize| matches!(&outcomes[*n], Outcome::Away { why } if !why.contains("so is another one's"));
+        (0..4).filter(is_tried).collect()
+    };
+    assert_eq!((tried(&rounds[2]).len(), tried(&rounds[3]).len()), (1, 1), "{rounds:?}");
+    assert_ne!(tried(&rounds[2]), tried(&rounds[3]));
+    other.exec("COMMIT").unwrap();
+    for _ in 0..4 {
+        grant(&mut *store, &names.map(ask));
+    }
+    assert!(are_granted(&grant(&mut *store, &names.map(ask))));
+}
+
 fn a_name_is_found_byte_by_byte_whatever_is_in_it(server: &mut Server) {
     let mut store = server.prepared();
     let names = ["order", "Order", "ORDER", "größe", "GRÖSSE", "a'b\"c`d\\e%f_g", "🦀", "e\u{301}", "é"];
@@ -140,10 +168,13 @@ fn a_name_is_found_byte_by_byte_whatever_is_in_it(server: &mut Server) {
         let start = number as u64 * 10_000;
         assert!(matches!(outcome, Outcome::Granted { first, .. } if *first == start), "{outcome:?}");
     }
-    let outcome = grant_one(&mut *store, "ordeR");
-    let Outcome::Absent { similar: Some(similar) } = outcome else { panic!("{outcome:?}") };
+    assert_eq!(grant_one(&mut *store, "ordeR"), Outcome::Absent);
+    let read = store.read(&name("ordeR"));
+    let Err(StoreError::Absent { similar: Some(similar) }) = read else { panic!("{read:?}") };
     assert_eq!(similar.to_lowercase(), "order");
-    assert_eq!(grant_one(&mut *store, "other"), Outcome::Absent { similar: None });
+    assert_eq!(grant_one(&mut *store, "other"), Outcome::Absent);
+    let read = store.read(&name("other"));
+    assert!(matches!(read, Err(StoreError::Absent { similar: None })), "{read:?}");
 }
 
 fn a_mark_at_the_end_of_its_column_grants_what_is_left(server: &mut Server) {

@@ -4,6 +4,7 @@
 //! - H1 a window that may have been handed back, or ended, in notes that are lost names no holder.
 
 use std::collections::HashMap;
+use std::io;
 use std::ops::Range;
 use std::path::Path;
 
@@ -47,8 +48,8 @@ pub(super) struct History {
 }
 
 impl History {
-    pub(super) fn read(folder: &Path, cluster: ClusterId) -> Self {
-        Self::of(windows_log::read(folder, cluster))
+    pub(super) fn read(folder: &Path, cluster: ClusterId) -> io::Result<Self> {
+        Ok(Self::of(windows_log::read(folder, cluster)?))
     }
 
     /// Of notes in their order.

@@ -5,7 +5,7 @@
 //! # Invariants
 //! - P1 an id that was issued before the evidence was read is never said not to be: each verdict of that kind rests on a
 //!   record of the registry, or on what a server holds, and on nothing in `windows.log`;
-//! - P2 what cannot be read says nothing.
+//! - P2 what cannot be read says nothing, and is named by [`Evidence::unread`].
 
 mod extents;
 mod history;
@@ -115,6 +115,7 @@ pub struct Evidence {
     registry: Option<String>,
     histories: Vec<(String, History)>,
     spills: Vec<(String, Extents)>,
+    unread: Vec<String>,
 }
 
 impl Evidence {
@@ -128,6 +129,7 @@ impl Evidence {
             registry: None,
             histories: Vec::new(),
             spills: Vec::new(),
+            unread: Vec::new(),
         }
     }
 
@@ -146,17 +148,30 @@ impl Evidence {
     /// What lies in a data folder, called `source`: its notes, and its spills, of those that
     /// [`add_registry`](Self::add_registry) gave a mark for. It writes nothing, and takes no lock.
     pub fn add_folder(&mut self, source: &str, folder: &Path) {
-        let cluster = self.genesis.cluster;
-        self.histories.push((format!("windows.log in {source}"), History::read(folder, cluster)));
-        let Ok(found) = std::fs::read_dir(folder) else { return };
+        let notes = format!("windows.log in {source}");
+        match History::read(folder, self.genesis.cluster) {
+            Ok(history) => self.histories.push((notes, history)),
+            Err(error) => self.unread.push(format!("{notes}: {error}")),
+        }
+        let found = match std::fs::read_dir(folder) {
+            Ok(found) => found,
+            Err(error) => return self.unread.push(format!("{source}: {error}")),
+        };
         let is_spill =
             |name: &str| name.strip_prefix("spill-").is_some_and(|rest| rest.parse::<u32>().is_ok());
         for entry in found.flatten().filter(|entry| entry.file_name().to_str().is_some_and(is_spill)) {
-            if let Ok(inspection) = xuid_spill::inspect(&entry.path()) {
-                let name = entry.file_name().to_string_lossy().into_owned();
-                self.add_spill(format!("{name} in {source}"), &inspection);
+            let spill = format!("{} in {source}", entry.file_name().to_string_lossy());
+            match xuid_spill::inspect(&entry.path()) {
+                Ok(inspection) => self.add_spill(spill, &inspection),
+                Err(error) => self.unread.push(format!("{spill}: {error}")),
             }
         }
+    }
+
+    /// What lies in the folders and could not be read, and why: more may be known than is told.
+    #[must_use]
+    pub fn unread(&self) -> &[String] {
+        &self.unread
     }
 
     fn add_spill(&mut self, source: String, inspection: &Inspection) {

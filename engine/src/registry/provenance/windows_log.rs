@@ -203,10 +203,13 @@ fn open_to_write(folder: &Path, cluster: ClusterId) -> io::Result<Opened> {
     Ok(Opened { file, next })
 }
 
-/// All notes of a folder, in the order in which they were written; none where there is no such file, or it cannot be read.
-pub(super) fn read(folder: &Path, cluster: ClusterId) -> Vec<Note> {
-    let file = xuid_spill::open_regular(&folder.join(NAME));
-    file.and_then(|file| notes_in(&file, cluster)).unwrap_or_default()
+/// All notes of a folder, in the order in which they were written; none where there is no such file.
+pub(super) fn read(folder: &Path, cluster: ClusterId) -> io::Result<Vec<Note>> {
+    match xuid_spill::open_regular(&folder.join(NAME)) {
+        Ok(file) => notes_in(&file, cluster),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
 }
 
 fn notes_in(file: &File, cluster: ClusterId) -> io::Result<Vec<Note>> {
@@ -240,7 +243,7 @@ mod tests {
             Event::Window { ticks, .. } => Some(ticks.start),
             _ => None,
         };
-        read(folder, CLUSTER).into_iter().filter_map(first).collect()
+        read(folder, CLUSTER).unwrap().into_iter().filter_map(first).collect()
     }
 
     #[test]
@@ -256,7 +259,7 @@ mod tests {
         notes_of(home.path()).note(Token([3; 16]), 300, window(300));
         assert_eq!(windows(home.path()), (0..=300).collect::<Vec<_>>());
         // The name in two notes, for each of the three.
-        assert_eq!(read(home.path(), CLUSTER).len(), 301 + 3 * 2);
+        assert_eq!(read(home.path(), CLUSTER).unwrap().len(), 301 + 3 * 2);
     }
 
     #[test]
@@ -289,7 +292,7 @@ mod tests {
             log.note(Token([1; 16]), tick, window(tick));
         }
         let is_name = |note: &Note| matches!(note.event, Event::Name { part: 0, .. });
-        assert_eq!(read(home.path(), CLUSTER).into_iter().filter(is_name).count(), 3);
+        assert_eq!(read(home.path(), CLUSTER).unwrap().into_iter().filter(is_name).count(), 3);
     }
 
     #[test]
@@ -299,12 +302,12 @@ mod tests {
         let mut log = notes_of(home.path());
         fs::create_dir(&path).unwrap();
         log.note(Token([1; 16]), 0, window(1));
-        assert!(windows(home.path()).is_empty());
+        assert!(read(home.path(), CLUSTER).is_err());
         fs::remove_dir(&path).unwrap();
         let (fifo, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
         rustix::fs::mknodat(rustix::fs::CWD, &path, fifo, mode, 0).unwrap();
         log.note(Token([1; 16]), 0, window(2));
-        assert!(windows(home.path()).is_empty());
+        assert!(read(home.path(), CLUSTER).is_err());
         fs::remove_file(&path).unwrap();
         log.note(Token([1; 16]), 0, window(3));
         assert_eq!(windows(home.path()), [1, 2, 3]);

@@ -1,45 +1,39 @@
-//! Asking for grants: one commit for the names that are due, what the store and the witness said of each, and what
-//! becomes of it.
+//! Asking for grants: one commit for the names that are due, the witness's look at each grant, and its use.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::identity::Shows;
-use super::teller::{Behind, Raise, Teller};
+use super::teller::{Raise, Teller};
 use super::witness::{Shown, Thrown, refusals, show};
 use crate::clock::SECOND;
 use crate::registry::ReadError;
 use crate::sequence::chain::line::Wakers;
 use crate::sequence::chain::span::Span;
-use crate::sequence::error::SequenceError;
 use crate::sequence::figures::GrantCounts;
 use crate::sequence::names::named::{Named, Queued, Standing, State};
-use crate::sequence::store::{Ask, Identity, MOST_ASKS, NewSequence, Outcome, SequenceSettings, StoreError};
+use crate::sequence::store::{Ask, MOST_ASKS, Outcome, SequenceSettings};
 use crate::sys::atomics::lock;
 use crate::sys::deferred_log;
 use crate::sys::guards::Guard;
-
-/// How long a refusal of the store is remembered: a name that it does not have is looked up once a second at most.
-const REMEMBERED: u64 = SECOND;
 
 /// Names that the store did not have a second at most. More are not looked up: somebody tries names.
 const MOST_ABSENT: u32 = 100;
 
 /// A name that is asked for.
-struct Asked {
-    named: Arc<Named>,
-    ask: Ask,
+pub(super) struct Asked {
+    pub(super) named: Arc<Named>,
+    pub(super) ask: Ask,
     /// Calls with a number below waited when it was asked.
     upto: u64,
 }
 
 /// A grant, before the witness has seen it.
 #[derive(Debug, Clone, Copy)]
-struct Grant {
-    first: u64,
-    end: u64,
-    settings: SequenceSettings,
+pub(super) struct Grant {
+    pub(super) first: u64,
+    pub(super) end: u64,
+    pub(super) settings: SequenceSettings,
 }
 
 impl Teller {
@@ -74,7 +68,7 @@ impl Teller {
                 Outcome::Granted { first, end, settings } => {
                     grants.push((asked, Grant { first, end, settings }));
                 }
-                Outcome::Absent { .. } => absent.push(asked.named),
+                Outcome::Absent => absent.push(asked.named),
                 other => self.without_grant(&asked, other, &mut counts, now),
             }
         }
@@ -94,7 +88,7 @@ impl Teller {
 
     /// Wakes those whose calls are done, before the teller waits for the store or the witness again. Whether it goes on in a
     /// child that one of them forked, which asks for nothing.
-    fn is_child(&self) -> bool {
+    pub(super) fn is_child(&self) -> bool {
         deferred_log::say_collected();
         self.hub.forked()
     }
@@ -187,13 +181,19 @@ impl Teller {
         let why = why.collect::<Option<Vec<_>>>().and_then(|whys| whys.first().map(|why| &***why));
         self.note_hang(why, None, asked, now);
         match why {
-            Some(why) => self.store_failed(why, now),
+            Some(why) => {
+                self.store_failed(why, now);
+                // Rows that somebody has locked: others may be had at once.
+                if !self.store.was_silent() {
+                    self.store_retry.at = now;
+                }
+            }
             None => self.store_answered(),
         }
     }
 
     /// A name that was asked for is asked for again.
-    fn again(&self, named: &Arc<Named>) {
+    pub(super) fn again(&self, named: &Arc<Named>) {
         let mut state = named.lock();
         state.queued = Queued::No;
         let urgent = !state.line.is_empty();
@@ -209,161 +209,6 @@ impl Teller {
         let at = state.retry.at;
         drop(state);
         self.later.push((at, named.clone()));
-    }
-
-    fn without_grant(&mut self, asked: &Asked, outcome: Outcome, counts: &mut GrantCounts, boot: u64) {
-        let named = &asked.named;
-        match outcome {
-            Outcome::Unknown { .. } if !Guard::UnknownIsNoGrant.holds() => {
-                let settings = named.lock().settings.unwrap_or_default();
-                let first = named.lock().mark.max(1);
-                let grant = Grant { first, end: first + asked.ask.count.max(settings.step), settings };
-                self.apply(asked, grant, self.hub.leaps(), counts);
-            }
-            // Q2.
-            Outcome::Unknown { .. } => {
-                counts.unknown += 1;
-                self.later(named, boot, true);
-            }
-            Outcome::Away { .. } => {
-                counts.away += 1;
-                self.later(named, boot, false);
-            }
-            Outcome::Exhausted { settings } => {
-                counts.exhausted += 1;
-                let mut state = named.lock();
-                self.learn(named, &mut state, settings);
-                drop(state);
-                Self::refuse(
-                    named,
-                    Standing::Exhausted { until: boot + REMEMBERED },
-                    SequenceError::EXHAUSTED,
-                );
-            }
-            Outcome::Refused { why } => {
-                counts.refused += 1;
-                Self::refuse_name(named, &why, boot);
-            }
-            Outcome::Granted { .. } | Outcome::Absent { .. } => {}
-        }
-    }
-
-    /// The store has no such names: those that may be are created, and the callers of the others are told so.
-    fn absent(&mut self, absent: Vec<Arc<Named>>, boot: u64) {
-        // A row that vanished is never made again: it would begin at 1. Of a name that an earlier life left numbers of, there was
-        // one; a witness knows how far it came, wherever that was.
-        let (witnesses, hub) = (self.witnesses, self.hub.clone());
-        let had_row = |named: &Named| {
-            let state = named.lock();
-            let was_seen = state.settings.is_some();
-            was_seen || (!witnesses && (state.mark > 0 || hub.names.was_forgotten(&named.name)))
-        };
-        let creates =
-            |named: &Named| self.hub.config.create.iter().any(|pattern| pattern.fits(named.name.as_str()));
-        let (new, absent): (Vec<_>, Vec<_>) =
-            absent.into_iter().partition(|named| creates(named) && !had_row(named));
-        for named in absent {
-            if had_row(&named) {
-                let name = named.name.clone();
-                deferred_log::log(
-                    move || tracing::error!(%name, "the row of this sequence is gone from the store"),
-                );
-            }
-            self.refuse_absent(&named, boot);
-        }
-        if new.is_empty() || self.is_child() {
-            return;
-        }
-        let settings = SequenceSettings { step: self.hub.config.step, ..SequenceSettings::default() };
-        let row =
-            |named: &Arc<Named>| (named.name.clone(), NewSequence { settings, ..NewSequence::default() });
-        let made = self.store.create_all(&new.iter().map(row).collect::<Vec<_>>());
-        // What an adaptor with a defect does not answer is asked for again.
-        let made = made.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
-        for (named, made) in new.into_iter().zip(made) {
-            match made {
-                Some(Ok(_) | Err(StoreError::Exists(_))) => self.again(&named),
-                None | Some(Err(StoreError::Away { .. } | StoreError::Unknown { .. })) => {
-                    self.later(&named, boot, false);
-                }
-                Some(Err(StoreError::Closed { .. })) => {
-                    let error = SequenceError::store_behind(Duration::from_secs(1));
-                    Self::refuse(&named, Standing::Refused { until: boot + REMEMBERED }, error);
-                }
-                Some(Err(error)) => {
-                    let name = named.name.clone();
-                    deferred_log::log(
-                        move || tracing::error!(%name, %error, "the sequence could not be created"),
-                    );
-                    self.refuse_absent(&named, boot);
-                }
-            }
-        }
-    }
-
-    /// The callers of a name are told that there is none, and it is not looked up again at once.
-    fn refuse_absent(&mut self, named: &Named, boot: u64) {
-        if self.absents.0 != boot / SECOND {
-            self.absents = (boot / SECOND, 0);
-        }
-        self.absents.1 += 1;
-        Self::refuse(named, Standing::Absent { until: boot + REMEMBERED }, SequenceError::NO_SEQUENCE);
-    }
-
-    /// A name that waits for a person is asked for again in a second at the earliest.
-    fn refuse_name(named: &Named, why: &str, boot: u64) {
-        let (name, why) = (named.name.clone(), why.to_owned());
-        deferred_log::log(move || tracing::error!(%name, why, "this sequence is refused"));
-        let error = SequenceError::store_behind(Duration::from_secs(1));
-        Self::refuse(named, Standing::Refused { until: boot + REMEMBERED }, error);
-    }
-
-    /// All who wait for a name are refused for whom too little is held, and those who come in the next second.
-    fn refuse(named: &Named, standing: Standing, error: SequenceError) {
-        let mut state = named.lock();
-        (state.standing, state.queued) = (standing, Queued::No);
-        state.retry.succeeded();
-        let wakers = named.end_all(&mut state, error);
-        drop(state);
-        wakers.wake();
-    }
-
-    /// Without a witness the store's identity is watched, and that marks do not go back. Grants of another store are
-    /// thrown away, and nothing is granted until a fence.
-    fn of_the_right_store(
-        &mut self,
-        identity: Option<Identity>,
-        grants: Vec<(Asked, Grant)>,
-        counts: &mut GrantCounts,
-        boot: u64,
-    ) -> Option<Vec<(Asked, Grant)>> {
-        if grants.is_empty() {
-            return Some(grants);
-        }
-        let watched = !self.witnesses && self.store.may_go_back() && !self.hub.config.lossless;
-        let why = match &identity {
-            Some(identity) => self.look_at_identity(identity, watched),
-            None if watched => Some("the store did not say which one it is".to_owned()),
-            None => None,
-        };
-        if watched && let Some(identity) = &identity {
-            self.remember_beside(&identity.current);
-        }
-        let by_mark = why.is_none();
-        let went_back = |(asked, grant): &(Asked, Grant)| {
-            let mark = asked.named.lock().mark;
-            (watched && grant.first < mark).then(|| {
-                format!("the mark of '{}' went back from {mark} to {}", asked.named.name, grant.first)
-            })
-        };
-        let Some(why) = why.or_else(|| grants.iter().find_map(went_back)) else { return Some(grants) };
-        counts.behind += grants.len() as u64;
-        let fenced = identity.and_then(|identity| identity.fenced);
-        self.close_names(&why, Behind { fenced, by_mark, look_at: boot + SECOND });
-        for (asked, _) in grants {
-            self.again(&asked.named);
-        }
-        None
     }
 
     /// Shows grants to the witness, and uses those that it had not seen (Q5). The clock had leapt so often when they were
@@ -424,59 +269,15 @@ impl Teller {
         }
     }
 
-    /// The store went back.
-    fn seen_before(&mut self, named: &Arc<Named>, grant: Grant, from: u64) {
-        let (name, first, end) = (named.name.clone(), grant.first, grant.end);
-        deferred_log::log(move || {
-            tracing::error!(%name, first, end, from, "the store granted numbers that were granted before; they are not used");
-        });
-        self.ask_above(named, from);
-    }
-
-    /// The store's mark is to be raised to what was seen, and the name asks again.
-    fn ask_above(&mut self, named: &Arc<Named>, from: u64) {
-        self.raises.push(Raise { named: named.clone(), from, asks: true });
-    }
-
-    /// Raises the marks that lie below what was granted before. When one of them had no answer, or a stop waits, no other one
-    /// is tried.
-    fn raise_marks(&mut self) {
-        let mut is_over = false;
-        for Raise { named, from, asks } in std::mem::take(&mut self.raises) {
-            let boot = self.hub.now();
-            if self.is_child() {
-                return;
-            }
-            let mut is_raised = false;
-            if !is_over && !self.hub.is_closed() {
-                match self.store.raise_open(&named.name, from) {
-                    Ok(_) => is_raised = true,
-                    Err(error @ (StoreError::Away { .. } | StoreError::Unknown { .. }))
-                        if self.store.was_silent() =>
-                    {
-                        self.store_failed(&error.to_string(), self.hub.now());
-                        is_over = true;
-                    }
-                    Err(_) => {}
-                }
-            }
-            match asks {
-                true if is_raised => self.again(&named),
-                true => self.later(&named, boot, true),
-                false => {}
-            }
-        }
-    }
-
     /// What the store says of a name.
-    fn learn(&self, named: &Named, state: &mut State, settings: SequenceSettings) {
+    pub(super) fn learn(&self, named: &Named, state: &mut State, settings: SequenceSettings) {
         if named.learn(state, settings) {
             self.hub.limits.void();
         }
     }
 
     /// Uses a grant, unless the clock leapt since it was asked for: it had leapt so often then.
-    fn apply(&mut self, asked: &Asked, grant: Grant, leaps: u64, counts: &mut GrantCounts) {
+    pub(super) fn apply(&mut self, asked: &Asked, grant: Grant, leaps: u64, counts: &mut GrantCounts) {
         let Asked { named, upto, .. } = asked;
         let Grant { first, end, settings } = grant;
         let span = Span::of_grant(first, end, &settings);
@@ -522,95 +323,6 @@ impl Teller {
             // Numbers that come late, after a fail-over, are not for ordered calls: the store goes on above the others.
             self.raises.push(Raise { named: named.clone(), from: mark, asks: false });
         }
-    }
-
-    /// Notes which store answered. Why its grants are not used, if they are not.
-    pub(super) fn look_at_identity(&mut self, found: &Identity, watched: bool) -> Option<String> {
-        let shows = self.known.shows(found);
-        {
-            let status = &mut lock(&self.hub.tally).status;
-            status.identity = Some(found.current.clone());
-            status.is_identity_recorded = found.recorded.is_some();
-        }
-        if watched && let Shows::Other(why) = shows {
-            return Some(why);
-        }
-        let store = found.current.clone();
-        if let Err(error) = self.known.learn(found) {
-            let why = format!("the folder can't remember which store it is: {error}");
-            // Once: it is tried with each answer.
-            if !std::mem::replace(&mut self.is_forgetful, true) {
-                let why = why.clone();
-                deferred_log::log(move || tracing::error!(store, "{why}"));
-            }
-            // The next life would go on with the store that was left, whatever that had lost.
-            return watched.then_some(why).filter(|_| Guard::IdentityIsKept.holds());
-        }
-        self.is_forgetful = false;
-        match shows {
-            Shows::Known => {}
-            Shows::First => deferred_log::log(move || tracing::info!(store, "the store of the sequences")),
-            Shows::Fenced | Shows::Other(_) => {
-                lock(&self.hub.tally).identity_changes += 1;
-                deferred_log::log(move || tracing::warn!(store, "the store of the sequences is another one"));
-            }
-        }
-        None
-    }
-
-    /// Nothing is granted until a fence; what is held is used up.
-    fn close_names(&mut self, why: &str, behind: Behind) {
-        self.behind = Some(behind);
-        {
-            let tally = &mut *lock(&self.hub.tally);
-            tally.status.behind = Some(why.to_owned());
-            tally.identity_changes += 1;
-        }
-        let told = why.to_owned();
-        deferred_log::log(move || {
-            tracing::error!(
-                why = told,
-                "the store may have gone back: nothing is granted until `xuid sequence fence`"
-            );
-        });
-        let error = SequenceError::store_behind(Duration::from_secs(1));
-        self.hub.names.each(|named| {
-            let wakers = named.end_all(&mut named.lock(), error);
-            wakers.wake();
-        });
-    }
-
-    /// While the store waits for a fence, it is asked once a second whether there was one.
-    pub(super) fn look_if_behind(&mut self, boot: u64) -> Option<Duration> {
-        let behind = self.behind.as_mut()?;
-        if boot < behind.look_at {
-            return Some(Duration::from_nanos(behind.look_at - boot));
-        }
-        behind.look_at = boot + SECOND;
-        let behind = behind.clone();
-        let Ok(found) = self.store.identity() else { return Some(Duration::from_secs(1)) };
-        let was_fenced = found.fenced != behind.fenced;
-        let is_open = match self.known.shows(&found) {
-            Shows::Fenced => true,
-            Shows::Known | Shows::First => was_fenced || !behind.by_mark,
-            Shows::Other(_) => false,
-        };
-        if !is_open {
-            return Some(Duration::from_secs(1));
-        }
-        if let Some(why) = self.look_at_identity(&found, true) {
-            lock(&self.hub.tally).status.behind = Some(why);
-            return Some(Duration::from_secs(1));
-        }
-        self.open_names();
-        None
-    }
-
-    /// The store is gone on with.
-    pub(super) fn open_names(&mut self) {
-        self.behind = None;
-        lock(&self.hub.tally).status.behind = None;
-        deferred_log::log(|| tracing::warn!("the store of the sequences is gone on with"));
     }
 }
 

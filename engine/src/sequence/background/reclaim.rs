@@ -39,6 +39,11 @@ impl Teller {
             self.reclaim_in_vain();
             return true;
         }
+        let boot = self.hub.clock.read().boot;
+        if self.reclaim.broken_off > 0 && boot.saturating_sub(self.reclaim.tried_at) < SECOND {
+            return false;
+        }
+        self.reclaim.tried_at = boot;
         self.reclaim.broken_off += 1;
         let is_done = self.reclaim_now();
         self.reclaim.broken_off = 0;
@@ -85,9 +90,15 @@ impl Teller {
                     self.store_failed(&why, self.hub.clock.read().boot);
                     return false;
                 }
+                // A person can mend it, and nothing is granted before.
+                Err(error) if self.store.may_go_back() => {
+                    self.store_failed(&error.to_string(), self.hub.clock.read().boot);
+                    return false;
+                }
                 Err(_) => Some(String::new()),
             }
         };
+        let place = self.store.place();
         self.reclaim.claimed = None;
         self.store_answered();
         self.hub.now();
@@ -95,7 +106,7 @@ impl Teller {
             self.refuse_batch(&batch, "the clock leapt while they were claimed");
             self.remember_marks(&batch);
         } else {
-            self.distribute(&batch, current.as_deref(), leaps);
+            self.distribute(&batch, &place, current.as_deref(), leaps);
         }
         true
     }
@@ -124,6 +135,10 @@ impl Teller {
             // As after a life that was killed: its file is the one that it claimed at its start.
             Claim::Before(lineage) => self.reclaim.lineage = Some(lineage),
             Claim::Later(why) if self.waits_for_registry(&why) => return None,
+            Claim::Elsewhere(why) => {
+                self.reclaim.is_witness_new = true;
+                self.refuse_batch(batch, &why);
+            }
             Claim::Refused(why) | Claim::Later(why) => self.refuse_batch(batch, &why),
         }
         self.remember_marks(batch);
@@ -177,22 +192,22 @@ impl Teller {
         }
     }
 
-    /// The same of what any process of this folder left of this store: a life may have left more under another number, where
+    /// The same of what any process of this folder left in this place: a life may have left more under another number, where
     /// its file could not be read for once, or beside others. Looked at once, before the first grant is used.
-    pub(super) fn remember_beside(&mut self, identity: &str) {
+    pub(super) fn remember_beside(&mut self) {
+        let place = self.store.place();
         let Some(folder) = self.reclaim.beside.take() else { return };
-        let store = store_text(&self.store.place(), identity);
         for batch in left_in(&folder).flatten() {
-            let ours = |rest: &NameRest| *rest.identity == *store && Guard::LeftMarksKept.holds();
+            let ours =
+                |rest: &NameRest| is_of_store(&rest.identity, &place, None) && Guard::LeftMarksKept.holds();
             let names = batch.names.into_iter().filter(ours);
             self.hub.names.remember_marks(names.map(|rest| (rest.name, mark_of(&rest.spans))));
         }
     }
 
-    /// Gives names what was left of them. The clock had leapt so often when it was claimed.
-    fn distribute(&mut self, batch: &Batch, identity: Option<&str>, leaps: u64) {
-        let place = self.store.place();
-        let is_ours = |rest: &&NameRest| is_of_store(&rest.identity, &place, identity);
+    /// Gives names what was left of them in this place. The clock had leapt so often when it was claimed.
+    fn distribute(&mut self, batch: &Batch, place: &str, identity: Option<&str>, leaps: u64) {
+        let is_ours = |rest: &&NameRest| is_of_store(&rest.identity, place, identity);
         let (ours, others): (Vec<_>, Vec<_>) = batch.names.iter().partition(is_ours);
         if !others.is_empty() {
             let others = Batch { names: others.into_iter().cloned().collect(), ..*batch };

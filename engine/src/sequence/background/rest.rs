@@ -25,10 +25,11 @@ pub(crate) struct Reclaim {
     pub(super) lineage: Option<Lineage>,
     /// The folder, until it was looked at what all of its processes left.
     pub(super) beside: Option<PathBuf>,
-    /// A file was of another cluster: the witness of this one may not have seen what was granted before.
+    /// A file was of another registry: the witness of this one may not have seen what was granted before.
     pub(super) is_witness_new: bool,
-    /// Claims that an adaptor's panic broke off, one after the other.
+    /// Claims that an adaptor's panic broke off, one after the other, and boot time of the last one.
     pub(super) broken_off: u32,
+    pub(super) tried_at: u64,
 }
 
 impl Reclaim {

@@ -62,6 +62,8 @@ pub(crate) struct Teller {
     pub(super) absents: (u64, u32),
     /// Boot time.
     maintained: u64,
+    /// Boot time before which no question is answered: one panicked.
+    questions_at: u64,
     jitter: u64,
     /// What a test does behind each grant that is used.
     #[cfg(test)]
@@ -134,6 +136,7 @@ impl Teller {
             raises: Vec::new(),
             absents: (0, 0),
             maintained: 0,
+            questions_at: 0,
             jitter,
             #[cfg(test)]
             behind_grant: None,
@@ -223,7 +226,19 @@ impl Teller {
     }
 
     pub(crate) fn turn_whatever_happens(&mut self) -> Duration {
-        catch_unwind(AssertUnwindSafe(|| self.turn())).unwrap_or_else(|_| {
+        // A question that panics keeps no name from being asked for, and the next one waits.
+        match self.whatever_happens(Self::answer_some) {
+            Some(false) => return Duration::ZERO,
+            Some(true) => {}
+            None => self.questions_at = self.hub.clock.read().boot + SECOND,
+        }
+        self.whatever_happens(Self::ask_some).unwrap_or(IDLE)
+    }
+
+    /// A part of a turn; `None` if it panics.
+    fn whatever_happens<T>(&mut self, part: fn(&mut Self) -> T) -> Option<T> {
+        let done = catch_unwind(AssertUnwindSafe(|| part(self)));
+        if done.is_err() {
             self.hub.panics.add(1);
             self.after_panic();
             deferred_log::log(|| {
@@ -231,8 +246,8 @@ impl Teller {
                     "the thread that asks the store panicked, and goes on; what it asked for may be wasted"
                 );
             });
-            IDLE
-        })
+        }
+        done.ok()
     }
 
     /// Names that were being asked for are due again, after a wait: it may go on so.
@@ -252,8 +267,17 @@ impl Teller {
     }
 
     /// Answers, asks, and says how long there is nothing to do.
+    #[cfg(test)]
     pub(crate) fn turn(&mut self) -> Duration {
+        if self.answer_some() { self.ask_some() } else { Duration::ZERO }
+    }
+
+    /// Answers some questions. Whether the turn goes on.
+    fn answer_some(&mut self) -> bool {
         let begun = self.hub.clock.read().boot;
+        if begun < self.questions_at {
+            return true;
+        }
         for _ in 0..MOST_QUESTIONS {
             // A row that somebody has locked is waited for, too.
             if self.hub.clock.read().boot.saturating_sub(begun) >= SECOND {
@@ -264,11 +288,22 @@ impl Teller {
             deferred_log::collected(|| self.answer(control));
             // A stop need not wait for a store that does not answer, once for each question.
             if self.hub.forked() || self.hub.is_closed() {
-                return Duration::ZERO;
+                return false;
             }
         }
+        true
+    }
+
+    /// Asks for the names that are due, and says how long there is nothing to do.
+    fn ask_some(&mut self) -> Duration {
         let wait = deferred_log::collected(|| self.ask_for_names());
-        if self.hub.forked() || self.hub.has_control() { Duration::ZERO } else { wait }
+        if self.hub.forked() {
+            Duration::ZERO
+        } else if self.hub.has_control() {
+            wait.min(until(self.questions_at, self.hub.clock.read().boot))
+        } else {
+            wait
+        }
     }
 
     /// Asks for the names that are due, and says how long there is nothing to ask for.
@@ -293,7 +328,9 @@ impl Teller {
         if boot.saturating_sub(self.maintained) >= SECOND {
             self.maintained = boot;
             self.store.maintain();
-            if let Some(records) = &mut self.records {
+            // Where only leftovers need them, nothing waits for them before the stop.
+            let are_needed = self.witnesses || !self.store.may_go_back();
+            if let Some(records) = self.records.as_mut().filter(|_| are_needed) {
                 records.maintain();
             }
         }

@@ -24,6 +24,8 @@ pub(crate) enum Claim {
     Before(Lineage),
     /// It is not used, and neither is its uuid again.
     Refused(String),
+    /// The same, since the registry knows nothing of the file: it is another one than that of the life before.
+    Elsewhere(String),
     /// The registry cannot be reached, and nothing was changed: it may be claimed yet.
     Later(String),
 }
@@ -45,6 +47,7 @@ pub(crate) fn claim(records: &mut dyn SequenceRecords, batch: &Batch) -> Claim {
                 return Claim::Ours(Lineage { uuid: batch.uuid, serial: batch.serial + 1 });
             }
             Some(Err(ReadError::Unavailable { why })) => return Claim::Later(why),
+            Some(Err(error @ ReadError::Absent { .. })) => return Claim::Elsewhere(error.to_string()),
             Some(Err(error)) => return Claim::Refused(error.to_string()),
             None => return Claim::Refused("the registry gave no answer".into()),
         };
@@ -121,7 +124,7 @@ mod tests {
         let mut records = MemoryRecords::new(ClusterId::from_bytes([2; 16]));
         let batch = batch(begin(&mut records).unwrap());
         let mut others = MemoryRecords::new(ClusterId::from_bytes([2; 16]));
-        matches!(claim(&mut others, &batch), Claim::Refused(_))
+        matches!(claim(&mut others, &batch), Claim::Elsewhere(_))
     }
 
     #[test]

@@ -53,28 +53,37 @@ pub(crate) enum Flaw {
     Nonsense,
 }
 
-/// The store of a name, as a batch has it: where in which kind of store, and the store's identity. At most 255 bytes.
+/// The store of a name, as a batch has it: where in which kind of store, and the store's identity, a line each.
 pub(crate) fn store_text(place: &str, identity: &str) -> String {
-    cut(&format!("{place}\n{identity}")).to_owned()
+    format!("{}\n{}", short(place), short(identity))
 }
 
-fn cut(text: &str) -> &str {
-    &text[..text.floor_char_boundary(MOST_TEXT)]
+/// A line of at most 127 bytes: a longer one ends with its checksum.
+fn short(text: &str) -> String {
+    let line = text.replace('\n', " ");
+    if line.len() <= MOST_LINE {
+        return line;
+    }
+    let sum = crc32c::crc32c(line.as_bytes());
+    format!("{}~{sum:08x}", &line[..line.floor_char_boundary(MOST_LINE - 9)])
 }
 
 /// Whether such a text is of this store, of whichever identity if none is given: a fail-over gives it another one. Without a
 /// place it is of an earlier version.
 pub(crate) fn is_of_store(text: &str, place: &str, identity: Option<&str>) -> bool {
     match (text.split_once('\n'), identity) {
-        (Some((found, _)), None) => found == place,
+        (Some((found, _)), None) => found == short(place),
         (Some(_), Some(identity)) => text == store_text(place, identity),
         (None, None) => true,
-        (None, Some(identity)) => text == cut(identity),
+        (None, Some(identity)) => text == &identity[..identity.floor_char_boundary(MOST_TEXT)],
     }
 }
 
 /// The longest text in a batch, in bytes.
 const MOST_TEXT: usize = 255;
+
+/// The longest of the two lines in it.
+const MOST_LINE: usize = 127;
 
 impl Batch {
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -201,6 +210,30 @@ mod tests {
         });
         let cluster = ClusterId::from_bytes([7; 16]);
         Batch { uuid: [3; 16], serial: 9, cluster, names: names.collect() }
+    }
+
+    #[test]
+    fn a_store_is_told_by_its_place_and_its_identity_however_long_they_are() {
+        let long = |end: &str| format!("{}{end}", "ä".repeat(200));
+        for [place, other] in [
+            ["here".to_owned(), "there".to_owned()],
+            [String::new(), "here".to_owned()],
+            [long("1"), long("2")],
+            ["a\nb".to_owned(), "a".to_owned()],
+        ] {
+            for [own, others] in [["db 7".to_owned(), "db 8".to_owned()], [long("1"), long("2")]] {
+                let text = store_text(&place, &own);
+                assert!(text.len() <= MOST_TEXT);
+                assert!(is_of_store(&text, &place, None) && is_of_store(&text, &place, Some(&own)), "{text}");
+                assert!(
+                    !is_of_store(&text, &other, None) && !is_of_store(&text, &other, Some(&own)),
+                    "{text}"
+                );
+                assert!(!is_of_store(&text, &place, Some(&others)), "{text}");
+            }
+        }
+        let is_of = |identity| is_of_store("db 7", "here", identity);
+        assert!(is_of(None) && is_of(Some("db 7")) && !is_of(Some("db 8")), "of an earlier version");
     }
 
     fn any_batch() -> impl Strategy<Value = Batch> {

@@ -27,6 +27,7 @@ pub mod registry;
 
 pub use fence::{Fence, Fenced, fence};
 
+use crate::clock::{SECOND, boot_ns};
 use crate::sequence::name::SequenceName;
 
 /// Names of one call of [`Store::grant`] at most.
@@ -136,11 +137,8 @@ pub enum Outcome {
         /// The row's settings, read with the grant.
         settings: SequenceSettings,
     },
-    /// There is no such row.
-    Absent {
-        /// A row whose name differs in case or spaces only, if the store takes the two for one.
-        similar: Option<String>,
-    },
+    /// There is no such row. [`Store::read`] tells of one that is spelt alike.
+    Absent,
     /// No number up to `last` is left. Nothing moved.
     Exhausted {
         /// The row's settings.
@@ -218,6 +216,9 @@ pub enum StoreError {
     },
 }
 
+/// How long rows are made in one call, if each takes long.
+const MOST_CREATING: u64 = 3 * SECOND;
+
 /// The port.
 pub trait Store: Send {
     /// For logs and people, without a password: `postgres app@db1,db2/ids`.
@@ -265,9 +266,12 @@ pub trait Store: Send {
     /// Makes rows as [`create`](Self::create) does, at most [`MOST_ASKS`] of different names; one answer each, in their
     /// order. They stand and fall alone.
     fn create_all(&mut self, rows: &[(SequenceName, NewSequence)]) -> Vec<Result<Row, StoreError>> {
-        let mut silence = None;
+        let (begun, mut silence) = (boot_ns(), None);
         let mut create = |(name, new): &(SequenceName, NewSequence)| {
-            // Each would wait for a store that hangs.
+            // Each would wait for a store that hangs, or for what somebody has locked.
+            if boot_ns().saturating_sub(begun) >= MOST_CREATING {
+                silence.get_or_insert_with(|| "others took too long".to_owned());
+            }
             if let Some(why) = &silence {
                 return Err(StoreError::Away { why: format!("it was not asked: {why}") });
             }

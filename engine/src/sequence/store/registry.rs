@@ -171,7 +171,7 @@ fn contended() -> String {
 /// The change that an ask makes of a record, and what it is granted by that; or why it is granted nothing.
 fn grant_of(ask: &Ask, found: Versioned<SequenceRecord>) -> Result<(SequenceChange<'_>, Outcome), Outcome> {
     let Versioned { mut record, version } = found;
-    let Some(settings) = settings(&record) else { return Err(Outcome::Absent { similar: None }) };
+    let Some(settings) = settings(&record) else { return Err(Outcome::Absent) };
     let first = record.value;
     if first_fit(first, &settings).is_none_or(|fit| fit > settings.last) {
         return Err(Outcome::Exhausted { settings });
@@ -214,7 +214,7 @@ fn row(name: &SequenceName, record: &SequenceRecord) -> Row {
 
 fn outcome_of_read(error: ReadError) -> Outcome {
     match error {
-        ReadError::Absent { .. } => Outcome::Absent { similar: None },
+        ReadError::Absent { .. } => Outcome::Absent,
         ReadError::Unavailable { why } => Outcome::Away { why },
         refused => Outcome::Refused { why: refused.to_string() },
     }

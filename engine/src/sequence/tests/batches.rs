@@ -8,12 +8,12 @@ use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use super::meddled::{Asked, MeddledStore};
-use super::{LONG, World, clock, next, sequence};
+use super::{LONG, SteppedClock, World, clock, named, next, sequence};
 use crate::registry::sequences::memory::MemoryRecords;
 use crate::registry::sequences::{SequenceChange, SequenceEntry, SequenceRecord, SequenceRecords};
 use crate::registry::{ClusterId, ReadError, SwapError, Versioned};
 use crate::sequence::api::pending::PendingNumbers;
-use crate::sequence::store::{SequenceSettings, Store, StoreError};
+use crate::sequence::store::{NewSequence, SequenceSettings, Store, StoreError};
 use crate::sequence::{Demand, Sequences};
 use crate::sys::atomics::lock;
 
@@ -37,6 +37,8 @@ struct Seen {
     after: Arc<AtomicU32>,
     /// The store says why it raises none.
     says_why: bool,
+    /// It takes two seconds for that.
+    clock: Option<Arc<SteppedClock>>,
     /// The same of grants, of which there may be others before.
     granted: Arc<AtomicU32>,
 }
@@ -61,10 +63,11 @@ fn never_raises(world: &World, seen: &Seen) -> impl Store + use<> {
     let (inner, seen, says_why) = (world.database.store(0), seen.clone(), seen.says_why);
     let meddle = move |asked| {
         match asked {
-            Asked::Identity => {}
+            Asked::Create | Asked::Identity | Asked::List => {}
             Asked::Grant => seen.grant(),
             Asked::Raise => {
                 seen.wait();
+                seen.clock.iter().for_each(|clock| clock.pass(Duration::from_secs(2)));
                 return Err(StoreError::Unknown { why: "no answer in time".into() });
             }
         }
@@ -118,6 +121,56 @@ fn a_mark_that_cannot_be_raised_for_a_reason_keeps_no_other_one_from_that() {
     teller.turn();
     assert_eq!(seen.waits().0, 3);
     assert!(sequences.status().store_trouble.is_none());
+}
+
+#[test]
+fn marks_that_take_long_to_be_raised_keep_others_waiting_for_some_seconds() {
+    let (world, clock) = (world(), clock());
+    let seen = Seen { says_why: true, clock: Some(clock.clone()), ..Seen::default() };
+    let store = never_raises(&world, &seen);
+    let builder = Sequences::builder(Box::new(store)).records(Box::new(world.records.clone()));
+    let (sequences, mut teller) = builder.clock(clock).assemble_for_test();
+    let _calls = ["b", "c", "d"].map(|name| call(&sequences, name, Waker::noop()));
+    teller.turn();
+    assert_eq!(seen.waits().0, 2);
+}
+
+/// An index that somebody has locked.
+#[test]
+fn rows_that_take_long_to_be_made_keep_others_waiting_for_some_seconds() {
+    let tries = Arc::new(AtomicU32::new(0));
+    let counted = tries.clone();
+    let meddle = move |_| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        std::thread::sleep(Duration::from_millis(1_100));
+        Err(StoreError::Away { why: "the row is locked".into() })
+    };
+    let mut store = MeddledStore { inner: World::new().database.store(0), meddle, says_why: true };
+    let rows: Vec<_> = (0..8).map(|n| (named(&format!("n{n}")), NewSequence::default())).collect();
+    let made = store.create_all(&rows);
+    assert!(made.len() == 8 && made.iter().all(|made| matches!(made, Err(StoreError::Away { .. }))));
+    assert_eq!(tries.load(Ordering::Relaxed), 3);
+}
+
+#[test]
+fn a_row_that_is_locked_keeps_names_that_are_asked_for_later_from_nothing() {
+    let (world, is_locked) = (world(), Arc::new(AtomicBool::new(true)));
+    let locked = is_locked.clone();
+    let meddle = move |asked| match asked {
+        Asked::Grant if locked.load(Ordering::Relaxed) => {
+            Err(StoreError::Away { why: "the row is locked".into() })
+        }
+        _ => Ok(()),
+    };
+    let store = MeddledStore { inner: world.database.store(0), meddle, says_why: true };
+    let (sequences, mut teller) = Sequences::builder(Box::new(store)).assemble_for_test();
+    let _a = call(&sequences, "a", Waker::noop());
+    teller.turn();
+    assert!(sequences.status().store_trouble.is_some(), "it is told");
+    is_locked.store(false, Ordering::Relaxed);
+    let mut e = call(&sequences, "e", Waker::noop());
+    teller.turn();
+    assert!(e.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
 }
 
 /// A waker that gives up a call, as one does that polls where it is woken.

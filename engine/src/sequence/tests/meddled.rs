@@ -7,12 +7,14 @@ use crate::sequence::store::{Alteration, Ask, Identity, NewSequence, Outcome, Ro
 /// What it is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asked {
+    Create,
     Identity,
     Grant,
+    List,
     Raise,
 }
 
-/// A database that does what it is asked unless `meddle` has another answer, but for grants, which it makes in any case.
+/// A database that does what it is asked unless `meddle` has another answer.
 pub(super) struct MeddledStore<F> {
     pub(super) inner: MemoryStore,
     pub(super) meddle: F,
@@ -35,7 +37,10 @@ impl<F: FnMut(Asked) -> Result<(), StoreError> + Send> Store for MeddledStore<F>
     }
 
     fn grant(&mut self, asks: &[Ask], out: &mut Vec<Outcome>) -> Option<Identity> {
-        let _ = (self.meddle)(Asked::Grant);
+        if let Err(error) = (self.meddle)(Asked::Grant) {
+            out.extend(asks.iter().map(|_| Outcome::Away { why: error.to_string() }));
+            return None;
+        }
         self.inner.grant(asks, out)
     }
 
@@ -44,10 +49,12 @@ impl<F: FnMut(Asked) -> Result<(), StoreError> + Send> Store for MeddledStore<F>
     }
 
     fn list(&mut self, prefix: &str, after: &str, limit: usize) -> Result<Vec<Row>, StoreError> {
+        (self.meddle)(Asked::List)?;
         self.inner.list(prefix, after, limit)
     }
 
     fn create(&mut self, name: &SequenceName, new: &NewSequence) -> Result<Row, StoreError> {
+        (self.meddle)(Asked::Create)?;
         self.inner.create(name, new)
     }
 

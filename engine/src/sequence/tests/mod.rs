@@ -2,6 +2,7 @@
 
 mod batches;
 mod callers;
+mod elsewhere;
 mod faults;
 mod forks;
 mod leaps;

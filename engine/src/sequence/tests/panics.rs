@@ -26,6 +26,8 @@ struct Defects {
     identity: Arc<AtomicBool>,
     /// Each grant does.
     grants: Arc<AtomicBool>,
+    /// Each list does.
+    lists: Arc<AtomicBool>,
 }
 
 fn strike(left: &AtomicU32) {
@@ -66,7 +68,8 @@ fn defective_store(world: &World, defects: &Defects) -> impl Store + use<> {
         let fails = match asked {
             Asked::Identity => defects.identity.swap(false, Ordering::Relaxed),
             Asked::Grant => defects.grants.load(Ordering::Relaxed),
-            Asked::Raise => false,
+            Asked::List => defects.lists.load(Ordering::Relaxed),
+            Asked::Create | Asked::Raise => false,
         };
         assert!(!fails, "an adaptor's defect");
         Ok(())
@@ -88,11 +91,11 @@ enum At {
 fn twice_after_a_panic(at: At) -> (usize, u64, u64) {
     let (world, folder, defects) = (World::new(), tempfile::tempdir().unwrap(), Defects::default());
     world.create("a", SequenceSettings::default());
-    let dump = world.database.dump(0);
+    let (dump, clock) = (world.database.dump(0), clock());
     let life = || {
         let store = defective_store(&world, &defects);
         let records = DefectiveRecords(world.records.clone(), defects.clone());
-        let builder = Sequences::builder(Box::new(store)).records(Box::new(records));
+        let builder = Sequences::builder(Box::new(store)).records(Box::new(records)).clock(clock.clone());
         builder.witness(false).data_dir(folder.path()).assemble_for_test()
     };
     let (sequences, mut teller) = life();
@@ -114,6 +117,7 @@ fn twice_after_a_panic(at: At) -> (usize, u64, u64) {
             ids.extend(out.into_iter().flatten());
         }
         teller.turn_whatever_happens();
+        clock.pass(Duration::from_secs(1));
         teller.turn_now();
     }
     let figures = sequences.stats().figures;
@@ -131,9 +135,10 @@ fn a_panic_while_leftovers_are_claimed_forgets_neither_them_nor_how_far_the_stor
 fn leftovers_whose_claim_panics_each_time_do_not_keep_names_from_being_served() {
     let (world, folder, defects) = (World::new(), tempfile::tempdir().unwrap(), Defects::default());
     world.create("a", SequenceSettings::default());
+    let clock = clock();
     let life = || {
         let records = DefectiveRecords(world.records.clone(), defects.clone());
-        let builder = world.without_records().records(Box::new(records));
+        let builder = world.without_records().records(Box::new(records)).clock(clock.clone());
         builder.witness(false).data_dir(folder.path()).assemble_for_test()
     };
     let (sequences, mut teller) = life();
@@ -145,8 +150,12 @@ fn leftovers_whose_claim_panics_each_time_do_not_keep_names_from_being_served() 
     for panics in 1..=10 {
         defects.reads.store(1, Ordering::Relaxed);
         assert!(a.try_next_ordered().is_err());
-        teller.turn_whatever_happens();
-        assert_eq!(sequences.stats().panics, panics);
+        // However often it turns.
+        for _ in 0..3 {
+            teller.turn_whatever_happens();
+            assert_eq!(sequences.stats().panics, panics);
+        }
+        clock.pass(Duration::from_secs(1));
     }
     assert_eq!(next(&a, || teller.turn_now()), 1_001);
     let figures = sequences.stats().figures;
@@ -168,6 +177,30 @@ fn a_store_whose_adaptor_panics_at_each_grant_is_asked_a_few_times_a_second() {
     defects.grants.store(false, Ordering::Relaxed);
     assert_eq!(a.next_ordered().unwrap(), 1);
     sequences.shutdown();
+}
+
+#[test]
+fn a_question_that_panics_keeps_no_name_from_being_asked_for_and_the_next_one_waits() {
+    let (world, defects, clock) = (World::new(), Defects::default(), clock());
+    world.create("a", SequenceSettings::default());
+    let store = defective_store(&world, &defects);
+    let builder = Sequences::builder(Box::new(store)).clock(clock.clone());
+    let (sequences, mut teller) = builder.assemble_for_test();
+    defects.lists.store(true, Ordering::Relaxed);
+    let mut lists = [(); 2].map(|()| Box::pin(sequences.list("", "", 10)));
+    let mut call = Box::pin(sequence(&sequences, "a").request(Demand::ordered(1), LONG));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(call.as_mut().poll(&mut context).is_pending());
+    let wait = teller.turn_whatever_happens();
+    assert!(call.as_mut().poll(&mut context).is_ready());
+    assert!(wait > Duration::from_millis(100), "it would spin: {wait:?}");
+    defects.lists.store(false, Ordering::Relaxed);
+    teller.turn_whatever_happens();
+    assert!(lists[1].as_mut().poll(&mut context).is_pending());
+    clock.pass(Duration::from_secs(1));
+    teller.turn_whatever_happens();
+    assert!(lists[1].as_mut().poll(&mut context).is_ready());
+    assert_eq!(sequences.stats().panics, 1);
 }
 
 #[test]

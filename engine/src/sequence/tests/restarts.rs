@@ -4,11 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{LONG, World, assert_distinct, clock, named, next, sequence, twice, until};
+use super::{World, assert_distinct, clock, named, next, sequence, twice, until};
 use crate::registry::ClusterId;
 use crate::registry::sequences::memory::MemoryRecords;
-use crate::sequence::store::registry::RegistryStore;
-use crate::sequence::store::{NewSequence, SequenceSettings, Store};
+use crate::sequence::store::{SequenceSettings, Store};
 use crate::sequence::{Demand, SequenceErrorKind, Sequences};
 use crate::sys::guards::Guard;
 
@@ -339,6 +338,8 @@ enum Unclaimed {
     Nothing,
     RegistryAway,
     OtherCluster,
+    /// A registry of the same cluster that begins anew.
+    OtherRecords,
     NoRecords,
 }
 
@@ -352,10 +353,11 @@ fn twice_where_unclaimed(why: Unclaimed, witness: bool) -> usize {
     teller.stop();
     drop((sequences, teller));
     world.database.restore(0, &dump);
-    let others = MemoryRecords::new(ClusterId::from_bytes([8; 16]));
+    let others = |cluster: u8| MemoryRecords::new(ClusterId::from_bytes([cluster; 16]));
     let builder = match why {
         Unclaimed::Nothing | Unclaimed::RegistryAway => world.builder(),
-        Unclaimed::OtherCluster => world.without_records().records(Box::new(others)),
+        Unclaimed::OtherCluster => world.without_records().records(Box::new(others(8))),
+        Unclaimed::OtherRecords => world.without_records().records(Box::new(others(9))),
         Unclaimed::NoRecords => world.without_records(),
     };
     world.records.set_away(matches!(why, Unclaimed::RegistryAway));
@@ -376,101 +378,13 @@ fn twice_where_unclaimed(why: Unclaimed, witness: bool) -> usize {
 
 #[test]
 fn leftovers_that_cannot_be_claimed_show_that_a_store_is_behind_them() {
-    for why in [Unclaimed::Nothing, Unclaimed::RegistryAway, Unclaimed::OtherCluster, Unclaimed::NoRecords] {
+    let others = [Unclaimed::OtherCluster, Unclaimed::OtherRecords];
+    for why in [Unclaimed::Nothing, Unclaimed::RegistryAway, Unclaimed::NoRecords].into_iter().chain(others) {
         assert_eq!(twice_where_unclaimed(why, false), 0, "{why:?}");
     }
-    // The witness of another cluster has not seen what was granted before.
-    assert_eq!(twice_where_unclaimed(Unclaimed::OtherCluster, true), 0);
-}
-
-/// A node that goes from the registry to a database under the same names: those are other sequences.
-#[test]
-fn leftovers_of_another_place_are_not_used_with_a_witness_either() {
-    let (world, folder) = (world(), tempfile::tempdir().unwrap());
-    let registry = || RegistryStore::new(Box::new(world.records.clone()));
-    registry().create(&named("a"), &NewSequence::default()).unwrap();
-    let builder = Sequences::builder(Box::new(registry())).records(Box::new(world.records.clone()));
-    let (sequences, mut teller) = builder.wait(LONG).data_dir(folder.path()).assemble_for_test();
-    assert_eq!(next(&sequence(&sequences, "a"), || teller.turn_now()), 1);
-    teller.stop();
-    drop((sequences, teller));
-    let (sequences, mut teller) = world.in_folder(folder.path()).assemble_for_test();
-    assert_eq!(next(&sequence(&sequences, "a"), || teller.turn_now()), 1_001);
-    let figures = sequences.stats().figures;
-    assert_eq!((figures.reclaimed, figures.wasted.dropped), (999, 999), "{figures:?}");
-}
-
-/// How the newest leftovers come to lie under another number than those that the next life claims.
-#[derive(Debug, Clone, Copy)]
-enum Beside {
-    /// The first file could not be read for one life.
-    Unreadable,
-    /// A restart that overlaps: the second life began before the first one had ended.
-    Overlapping,
-}
-
-/// Ids that came twice where a database that no witness watches was put back behind what lies there.
-fn twice_behind_what_lies(beside: Beside) -> usize {
-    let (world, folder) = (world(), tempfile::tempdir().unwrap());
-    let life = || world.in_folder(folder.path()).witness(false).assemble_for_test();
-    let path = rest_file(folder.path());
-    let change_version = |by: u8| {
-        let mut bytes = fs::read(&path).unwrap();
-        bytes[7] = bytes[7].wrapping_add(by);
-        fs::write(&path, bytes).unwrap();
-    };
-    let (first, mut teller) = life();
-    let mut ids: Vec<u64> = (0..10).map(|_| next(&sequence(&first, "a"), || teller.turn_now())).collect();
-    let overlapping = matches!(beside, Beside::Overlapping).then(life);
-    teller.stop();
-    drop((first, teller));
-    let dump = world.database.dump(0);
-    if overlapping.is_none() {
-        change_version(1);
-    }
-    let (second, mut teller) = overlapping.unwrap_or_else(life);
-    for _ in 0..1_500 {
-        ids.push(next(&sequence(&second, "a"), || teller.turn_now()));
-    }
-    teller.stop();
-    drop((second, teller));
-    if matches!(beside, Beside::Unreadable) {
-        change_version(255);
-    }
-    world.database.restore(0, &dump);
-    let (third, mut teller) = life();
-    let a = sequence(&third, "a");
-    for _ in 0..200 {
-        let mut out = Vec::new();
-        if a.try_runs(Demand::any(50), &mut out).is_ok() {
-            ids.extend(out.into_iter().flatten());
-        }
-        teller.turn_now();
-    }
-    twice(&ids)
-}
-
-#[test]
-fn what_any_process_of_a_folder_left_shows_that_a_store_is_behind_it() {
-    for beside in [Beside::Unreadable, Beside::Overlapping] {
-        let twice = || twice_behind_what_lies(beside);
-        assert_eq!(twice(), 0, "{beside:?}");
-        assert!(Guard::without(&[Guard::LeftMarksKept], twice) > 0, "{beside:?}");
-    }
-}
-
-/// A registry that begins anew in a folder where another one was numbers anew.
-#[test]
-fn leftovers_of_another_cluster_move_no_registry_s_numbers() {
-    let folder = tempfile::tempdir().unwrap();
-    for cluster in [1, 2] {
-        let records = MemoryRecords::new(ClusterId::from_bytes([cluster; 16]));
-        let registry = || RegistryStore::new(Box::new(records.clone()));
-        registry().create(&named("a"), &NewSequence::default()).unwrap();
-        let builder = Sequences::builder(Box::new(registry())).records(Box::new(records.clone()));
-        let (sequences, mut teller) = builder.wait(LONG).data_dir(folder.path()).assemble_for_test();
-        assert_eq!(next(&sequence(&sequences, "a"), || teller.turn_now()), 1);
-        teller.stop();
+    // The witness of another registry has not seen what was granted before.
+    for why in others {
+        assert_eq!(twice_where_unclaimed(why, true), 0, "{why:?}");
     }
 }
 

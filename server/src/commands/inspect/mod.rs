@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
+use xuid_engine::registry::local::sequences::SequencesInspection;
 use xuid_engine::registry::{local, printable};
 use xuid_engine::sequence::marks_left_in;
 use xuid_engine::{Id, Layout};
@@ -97,18 +98,22 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 /// Why files of named sequences cannot be read. What is in them `xuid sequence` tells.
 fn unread_of_sequences(folder: &Path) -> Vec<String> {
-    let records =
-        local::sequences::inspect(folder).err().map(|error| format!("could not be read: {error:#}"));
-    let left =
-        marks_left_in(folder).err().map(|error| format!("what servers left could not be read: {error}"));
-    records.into_iter().chain(left).collect()
+    let mut unread = match local::sequences::inspect(folder) {
+        Ok(found) => found.iter().flat_map(SequencesInspection::lost).map(ToString::to_string).collect(),
+        Err(error) => vec![format!("could not be read: {error:#}")],
+    };
+    unread.extend(
+        marks_left_in(folder).err().map(|error| format!("what servers left could not be read: {error}")),
+    );
+    unread
 }
 
 /// Files of which nothing is told here, and that servers and other commands read.
-const OTHERS: [&str; 6] = [
+const OTHERS: [&str; 7] = [
     "windows.log",
     "registry.known-",
     "registry.seat-",
+    "registry.zookeeper-",
     "sequences.known-",
     "sequences.seat-",
     "sequences.store",

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use xuid_engine::registry::local::sequences::SequencesInspection;
 use xuid_engine::registry::{local, printable};
 use xuid_engine::sequence::store::database::{self, DatabaseOptions, DatabaseUrl, Table};
 use xuid_engine::sequence::store::registry::RegistryStore;
@@ -115,18 +116,19 @@ impl AtStore {
     pub(super) fn check(&self) -> Result<()> {
         let mut out = Printer::new()?;
         let report = database::check(&self.url()?, &options(&self.sequence_table))?;
-        out.line(format_args!("host        {}", report.host))?;
-        out.line(format_args!("version     {}", printable(&report.version)))?;
-        out.line(format_args!("table       {}", report.table))?;
-        out.line(format_args!("identity    {}", printable(&report.identity.current)))?;
-        for check in &report.checks {
-            out.line(format_args!("{}  {check}", if check.is_fit { "fit  " } else { "UNFIT" }))?;
-        }
-        out.flush()?;
-        match report.problem() {
-            None => Ok(()),
-            Some(why) => bail!("{why}"),
-        }
+        let mut tell = || -> Result<()> {
+            out.line(format_args!("host        {}", report.host))?;
+            out.line(format_args!("version     {}", printable(&report.version)))?;
+            out.line(format_args!("table       {}", report.table))?;
+            out.line(format_args!("identity    {}", printable(&report.identity.current)))?;
+            for check in &report.checks {
+                out.line(format_args!("{}  {check}", if check.is_fit { "fit  " } else { "UNFIT" }))?;
+            }
+            out.flush()
+        };
+        let told = tell();
+        // The verdict is the command's, whether or not somebody read it all.
+        report.problem().map_or(told, |why| bail!("{why}"))
     }
 }
 
@@ -139,7 +141,14 @@ impl Fence {
         let name = name.map_err(|error| usage(format!("that is no name of a sequence: {error}")))?;
         let mut known = BTreeMap::new();
         for folder in &self.data_dir {
-            read_folder(folder, &mut known)?;
+            let lost = read_folder(folder, &mut known)?;
+            // Which name it is of, and how far that came, nobody knows.
+            if let (Some(lost), None) = (lost, self.above) {
+                bail!(
+                    "{}: {lost}; that sequence may have come further than is known: say --above",
+                    folder.display()
+                );
+            }
         }
         let mut store = self.open(&place)?;
         let shown = store.describe();
@@ -192,8 +201,9 @@ impl Fence {
     }
 }
 
-/// What a server knew, by the records in its data folder and by what it left there.
-fn read_folder(folder: &Path, known: &mut BTreeMap<SequenceName, u64>) -> Result<()> {
+/// What a server knew, by the records in its data folder and by what it left there. Returns what is told of a record that
+/// cannot be believed, if there is one.
+fn read_folder(folder: &Path, known: &mut BTreeMap<SequenceName, u64>) -> Result<Option<String>> {
     let found = local::sequences::inspect(folder)?;
     let left = marks_left_in(folder).with_context(|| {
         let shown = folder.display();
@@ -204,11 +214,12 @@ fn read_folder(folder: &Path, known: &mut BTreeMap<SequenceName, u64>) -> Result
     if found.is_none() && left.is_empty() {
         bail!("{} has no records of sequences: is it the data folder of a server?", folder.display());
     }
+    let lost = found.iter().flat_map(SequencesInspection::lost).map(ToString::to_string).next();
     let records = found.into_iter().flat_map(|found| found.records);
     let seen = records.filter_map(|row| Some((SequenceName::new(&row.name).ok()?, row.record.value)));
     for (name, value) in seen.chain(left) {
         let mark = known.entry(name).or_default();
         *mark = value.max(*mark);
     }
-    Ok(())
+    Ok(lost)
 }

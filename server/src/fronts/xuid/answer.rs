@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinSet, spawn_blocking};
 use xuid_engine::Id;
 use xuid_protocol::{
     Decoded, EARLY_PINGS, Hello, HelloReply, Limits, Op, PREFACE, Refusal, Request, Status, reply_decode,
@@ -78,14 +78,9 @@ pub(super) fn at_once(server: &Server, request_id: u64, request: Request<'_>, ou
 pub(super) async fn provenance(server: Arc<Server>, own: Arc<Semaphore>, id: u64) -> Result<String, Refusal> {
     // Neither is ever closed.
     let _own = own.acquire().await;
-    let turn = Arc::clone(&server.origins_turn).acquire_owned().await;
-    let judged = spawn_blocking(move || {
-        // Held to the end of it, which comes even if its asker has left: one that asks and leaves again and again must not have
-        // many of them at work.
-        let _turn = turn;
-        server.provenance(Id::from_raw(id).unwrap_or_default())
-    });
-    let found = judged.await.ok().flatten();
+    let turns = Arc::clone(&server.origins_turn);
+    let judged = in_turn(turns, move || server.provenance(Id::from_raw(id).unwrap_or_default()));
+    let found = judged.await.flatten();
     found.map(|found| found.to_string()).ok_or_else(failed)
 }
 
@@ -94,12 +89,30 @@ pub(super) async fn provenance(server: Arc<Server>, own: Arc<Semaphore>, id: u64
 pub(super) async fn stats(server: Arc<Server>, own: Arc<Semaphore>) -> Result<String, Refusal> {
     // Neither is ever closed.
     let _own = own.acquire().await;
-    let turn = Arc::clone(&server.stats_turn).acquire_owned().await;
-    let made = spawn_blocking(move || {
-        let _turn = turn;
-        Value::Object(metrics::as_json(&server)).to_string()
+    let turns = Arc::clone(&server.stats_turn);
+    let made = in_turn(turns, move || Value::Object(metrics::as_json(&server)).to_string());
+    made.await.ok_or_else(failed)
+}
+
+/// Does work that blocks in its turn, in a task of its own: a connection whose client reads nothing looks at nothing that it
+/// waits for, and would have the turn for as long. Who is gone stands in no line. `None` if the work panics.
+async fn in_turn<T: Send + 'static>(
+    turns: Arc<Semaphore>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let mut task = JoinSet::new();
+    task.spawn(async move {
+        // It is never closed.
+        let turn = turns.acquire_owned().await;
+        let done = spawn_blocking(move || {
+            // Held to the end of it, which comes even if its asker has left: one that asks and leaves again and again must not
+            // have many of them at work.
+            let _turn = turn;
+            work()
+        });
+        done.await.ok()
     });
-    made.await.map_err(|_| failed())
+    task.join_next().await?.ok().flatten()
 }
 
 fn failed() -> Refusal {

@@ -2,12 +2,14 @@
 
 use std::pin::pin;
 
-use rustix::net::sockopt::set_socket_linger;
+use rustix::net::sockopt::{set_socket_linger, set_socket_send_buffer_size};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use xuid_protocol::{Hello, PREFACE, SequenceName, request_hello, request_seq_info};
 
 use super::*;
+use crate::config::Tokens;
+use crate::fronts::buffers::STRANGER_HIGH;
 use crate::fronts::fixture::{Home, PATIENCE};
 use crate::net::newcomers::Newcomers;
 
@@ -71,5 +73,30 @@ fn a_deadline_closes_nothing_before_what_was_read_in_time_is_answered() {
         assert!(!connection.time_is_over());
         connection.need = Need::Input;
         assert!(connection.time_is_over());
+    });
+}
+
+#[test]
+fn a_client_that_has_shown_no_token_and_reads_nothing_has_little_memory() {
+    let home = Home::new(Tokens::of("open sesame"));
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (client, mut stream, newcomer) = connected().await;
+        set_socket_send_buffer_size(&stream, 4096).unwrap();
+        let (reader, writer) = stream.split();
+        let session = resp::Session::new(Arc::clone(&home.server), None);
+        let times = (Instant::now(), GREETING_DEADLINE);
+        let mut connection = Connection::new(reader, writer, session, newcomer, times);
+        let commands = b"a\n".repeat(8_192);
+        // Until the sockets are full.
+        let mut last = Instant::now();
+        while last.elapsed() < Duration::from_millis(100) {
+            if client.try_write(&commands).is_ok() {
+                last = Instant::now();
+            }
+            assert!(timeout(Duration::from_millis(1), connection.run(&home.server)).await.is_err());
+        }
+        let held = connection.outbox.len();
+        assert!((STRANGER_HIGH..STRANGER_HIGH + 1_000).contains(&held), "{held} bytes");
     });
 }

@@ -38,6 +38,15 @@ pub struct InspectedSequence {
     pub is_closed: bool,
 }
 
+impl SequencesInspection {
+    /// Records that cannot be believed in any copy: of which names they are is not known.
+    pub fn lost(&self) -> impl Iterator<Item = &Finding> {
+        let is_lost =
+            |finding: &&Finding| matches!(finding, Finding::Unreadable { .. } | Finding::NameLost { .. });
+        self.findings.iter().filter(is_lost)
+    }
+}
+
 /// How often the records are read while they look wrong: a process that uses them may be in the middle of a change.
 const LOOKS: u32 = 3;
 

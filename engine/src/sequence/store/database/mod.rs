@@ -37,6 +37,7 @@ mod mysql;
 #[cfg(feature = "postgres")]
 mod postgres;
 
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 pub use check::{Check, Report};
@@ -101,6 +102,9 @@ struct DatabaseStore<D: Dialect> {
     runtime: ClientRuntime,
     url: DatabaseUrl,
     options: DatabaseOptions,
+    /// Names whose rows could not be had when they were asked for last, since somebody has them locked; the one that was
+    /// tried last behind the others.
+    locked: VecDeque<SequenceName>,
 }
 
 /// A connection that was checked.
@@ -118,7 +122,8 @@ impl<D: Dialect> DatabaseStore<D> {
         }
         let runtime = ClientRuntime::start(D::THREAD)
             .map_err(|error| StoreError::Refused { why: format!("failed to start a thread: {error}") })?;
-        Ok(Self { session: None, runtime, url: url.clone(), options: options.clone() })
+        let (url, options) = (url.clone(), options.clone());
+        Ok(Self { session: None, runtime, url, options, locked: VecDeque::new() })
     }
 
     /// The connection: the one there is, or a new one to the first host that will do.
@@ -203,7 +208,10 @@ impl<D: Dialect> DatabaseStore<D> {
                 out.push(Outcome::Away { why: "others took too long".into() });
                 continue;
             }
-            match self.grant_together(std::slice::from_ref(ask)) {
+            let granted = self.grant_together(std::slice::from_ref(ask));
+            let is_locked = matches!(&granted, Err(CallError::Failed(failure)) if !failure.ends_connection());
+            self.note_locked(&ask.name, is_locked);
+            match granted {
                 // Of another identity than those before it: one call tells of one store.
                 Ok(granted) if identity.as_ref().is_some_and(|known| *known != granted.identity) => {
                     out.push(Outcome::Unknown { why: "the store's identity changed meanwhile".into() });
@@ -216,6 +224,42 @@ impl<D: Dialect> DatabaseStore<D> {
             }
         }
         identity
+    }
+
+    /// Asks for names whose rows were not locked a moment ago.
+    fn grant_free(&mut self, asks: &[Ask], out: &mut Vec<Outcome>) -> Option<Identity> {
+        match self.grant_together(asks) {
+            Ok(granted) => {
+                out.extend(granted.outcomes);
+                Some(granted.identity)
+            }
+            Err(error) => {
+                if let CallError::Failed(failure) = &error
+                    && !failure.ends_connection()
+                {
+                    if asks.len() > 1 {
+                        // One name may have spoilt it for the others.
+                        return self.grant_singly(asks, out);
+                    }
+                    for ask in asks {
+                        self.note_locked(&ask.name, true);
+                    }
+                }
+                let outcome = error.outcome();
+                out.extend(asks.iter().map(|_| outcome.clone()));
+                None
+            }
+        }
+    }
+
+    fn note_locked(&mut self, name: &SequenceName, is_locked: bool) {
+        self.locked.retain(|known| known != name);
+        if is_locked {
+            if self.locked.len() >= MOST_ASKS {
+                self.locked.pop_front();
+            }
+            self.locked.push_back(name.clone());
+        }
     }
 
     /// A call that reads or changes one row.
@@ -248,7 +292,7 @@ impl CallError {
         match self.into() {
             StoreError::Unknown { why } => Outcome::Unknown { why },
             StoreError::Refused { why } | StoreError::Away { why } => Outcome::Away { why },
-            StoreError::Absent { similar } => Outcome::Absent { similar },
+            StoreError::Absent { .. } => Outcome::Absent,
             StoreError::Closed { why } => Outcome::Refused { why },
             StoreError::Exists(row) => Outcome::Refused { why: format!("there is {}", row.name) },
         }
@@ -270,7 +314,7 @@ impl<D: Dialect> Store for DatabaseStore<D> {
     }
 
     fn place(&self) -> String {
-        format!("{} ({})", self.url.place(), self.options.table)
+        self.url.place(&self.options.table)
     }
 
     fn may_go_back(&self) -> bool {
@@ -283,27 +327,27 @@ impl<D: Dialect> Store for DatabaseStore<D> {
 
     fn grant(&mut self, asks: &[Ask], out: &mut Vec<Outcome>) -> Option<Identity> {
         debug_assert!(asks.len() <= MOST_ASKS, "{} asks in one call", asks.len());
-        let from = out.len();
-        let identity = match self.grant_together(asks) {
-            Ok(granted) => {
-                out.extend(granted.outcomes);
-                Some(granted.identity)
-            }
-            // One name may have spoilt it for the others.
-            Err(CallError::Failed(failure)) if asks.len() > 1 && !failure.ends_connection() => {
-                self.grant_singly(asks, out)
-            }
-            Err(error) => {
-                let outcome = error.outcome();
-                out.extend(asks.iter().map(|_| outcome.clone()));
-                None
-            }
-        };
-        for (ask, outcome) in asks.iter().zip(&mut out[from..]) {
-            if let Outcome::Absent { similar } = outcome {
-                *similar = self.similar(&ask.name);
-            }
+        let is_free = |ask: &Ask| !self.locked.contains(&ask.name);
+        let free: Vec<Ask> = asks.iter().filter(|ask| is_free(ask)).cloned().collect();
+        if free.len() == asks.len() {
+            return self.grant_free(asks, out);
         }
+        let mut found = Vec::with_capacity(asks.len());
+        let mut identity = if free.is_empty() { None } else { self.grant_free(&free, &mut found) };
+        let mut outcomes: HashMap<_, _> = free.into_iter().map(|ask| ask.name).zip(found).collect();
+        // A try waits for as long as somebody has the row: for one of them in a call.
+        let first = self.locked.iter().find_map(|name| asks.iter().find(|ask| ask.name == *name));
+        if let Some(ask) = first.filter(|ask| !outcomes.contains_key(&ask.name)) {
+            let mut found = Vec::new();
+            let granted = self.grant_singly(std::slice::from_ref(ask), &mut found);
+            if identity.is_some() && granted.is_some() && identity != granted {
+                found = vec![Outcome::Unknown { why: "the store's identity changed meanwhile".into() }];
+            }
+            identity = identity.or(granted);
+            outcomes.extend(found.pop().map(|outcome| (ask.name.clone(), outcome)));
+        }
+        let not_tried = || Outcome::Away { why: "its row was locked, and so is another one's".into() };
+        out.extend(asks.iter().map(|ask| outcomes.remove(&ask.name).unwrap_or_else(not_tried)));
         identity
     }
 

@@ -416,7 +416,7 @@ pub(super) fn outcome(shape: Shape, ask: &Ask, row: Option<&FoundRow>, moved: Op
     let above = i128::from(shape.columns().above);
     let Some(row) = row else {
         return match moved {
-            None => Outcome::Absent { similar: None },
+            None => Outcome::Absent,
             Some(_) => Outcome::Unknown { why: "a mark moved, and its row was not found".into() },
         };
     };
@@ -522,7 +522,7 @@ mod tests {
     #[test]
     fn what_did_not_move_is_absent_exhausted_or_refused() {
         let found = |row: FoundRow| outcome(Shape::Xuid, &ask(1, 1), Some(&row), None);
-        assert!(matches!(outcome(Shape::Xuid, &ask(1, 1), None, None), Outcome::Absent { .. }));
+        assert!(matches!(outcome(Shape::Xuid, &ask(1, 1), None, None), Outcome::Absent));
         assert!(matches!(found(FoundRow { last: Some(9), ..row(10, 1) }), Outcome::Exhausted { .. }));
         let odd = FoundRow { last: Some(11), increment: Some(3), remainder: Some(0), ..row(10, 1) };
         assert!(matches!(found(odd), Outcome::Exhausted { .. }));

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::table::Table;
+
 /// Which kind of database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -84,9 +86,24 @@ impl DatabaseUrl {
         format!("{}{credentials}{host}/{}{parameters}", self.scheme(), self.database)
     }
 
-    /// Its kind and its name, whichever host it is on.
-    pub(super) fn place(&self) -> String {
-        format!("{}{}", self.scheme(), self.database)
+    /// Where the rows of a table lie, whichever host that is on. PostgreSQL looks for a table without a schema along a path
+    /// that depends on the user and on the options of the connection, and so they belong to it.
+    pub(super) fn place(&self, table: &Table) -> String {
+        let (schema, name) = table.parts();
+        let database = match (self.kind, schema) {
+            (Kind::Postgres, Some(schema)) => format!("{}/{schema}", self.database),
+            (Kind::Postgres, None) => {
+                let options = self.parameters.iter().flat_map(|parameters| parameters.split('&'));
+                let options: String = options.filter(|one| one.starts_with("options=")).collect();
+                format!("{}@{}?{options}", self.user().unwrap_or_default(), self.database)
+            }
+            (Kind::MySql, schema) => schema.unwrap_or(&self.database).to_owned(),
+        };
+        format!("{}{database}/{name}", self.scheme())
+    }
+
+    fn user(&self) -> Option<&str> {
+        self.credentials.as_ref().and_then(|credentials| credentials.split(':').next())
     }
 
     fn scheme(&self) -> &'static str {
@@ -100,8 +117,8 @@ impl DatabaseUrl {
 impl fmt::Display for DatabaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.scheme())?;
-        if let Some(credentials) = &self.credentials {
-            write!(f, "{}@", credentials.split(':').next().unwrap_or_default())?;
+        if let Some(user) = self.user() {
+            write!(f, "{user}@")?;
         }
         write!(f, "{}/{}", self.hosts.join(","), self.database)
     }
@@ -181,6 +198,38 @@ mod tests {
         for shown in [url.to_string(), format!("{url:?}")] {
             assert!(shown.contains("app@db1:5433,[::1]:7,db2/ids") && !shown.contains("word"), "{shown}");
         }
+    }
+
+    #[test]
+    fn a_place_tells_tables_apart_and_neither_hosts_nor_spellings() {
+        let place =
+            |(url, table): (&str, &str)| url.parse::<DatabaseUrl>().unwrap().place(&table.parse().unwrap());
+        for [one, other] in [
+            [
+                ("postgres://app:a@h1,h2/ids", "xuid"),
+                ("postgresql://app:b@h3:5433/ids?sslmode=disable", "xuid:xuid_sequence"),
+            ],
+            [
+                ("postgres://app@h/ids", "leaf:shop.t"),
+                ("postgres://other@h/ids?options=-csearch_path%3Dx", "leaf:shop.t"),
+            ],
+            [("mysql://app@h/ids", "leaf"), ("mariadb://other@h/shop", "leaf:ids.leaf_alloc")],
+        ] {
+            assert_eq!(place(one), place(other));
+        }
+        let different = [
+            ("postgres://app@h/ids", "xuid"),
+            ("postgres://app@h/ids", "leaf"),
+            ("postgres://app@h/other", "xuid"),
+            // Another user's search path begins with another schema.
+            ("postgres://other@h/ids", "xuid"),
+            ("postgres://app@h/ids?options=-csearch_path%3Dx", "xuid"),
+            ("postgres://app@h/ids", "xuid:app.xuid_sequence"),
+            ("mysql://app@h/ids", "xuid"),
+            ("mysql://app@h/other", "xuid"),
+        ];
+        let places: std::collections::HashSet<_> = different.into_iter().map(place).collect();
+        assert_eq!(places.len(), different.len());
     }
 
     #[test]

@@ -159,7 +159,9 @@ fn a_connection_that_asks_a_lot_about_ids_holds_up_no_other_ones_question() {
     runtime.block_on(async {
         // All of them stand in line now.
         assert!(busy.session.waited().now_or_never().is_none());
+        tasks_go_on().await;
         assert!(other.session.waited().now_or_never().is_none());
+        tasks_go_on().await;
         begin.wait();
         while busy.session.in_flight() + other.session.in_flight() > 0 {
             tokio::select! {

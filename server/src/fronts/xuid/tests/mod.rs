@@ -101,3 +101,10 @@ fn frame(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     write(&mut bytes);
     bytes
 }
+
+/// Lets tasks do what they can.
+async fn tasks_go_on() {
+    for _ in 0..16 {
+        tokio::task::yield_now().await;
+    }
+}

@@ -6,6 +6,7 @@ use std::sync::mpsc;
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 use xuid_protocol::{
     SeqBulk, SeqList, SequenceName as Name, request_seq_alter, request_seq_array, request_seq_info,
     request_seq_list, request_seq_next, request_seq_runs,
@@ -119,6 +120,26 @@ async fn all_made() -> mpsc::Sender<()> {
 }
 
 #[test]
+fn a_connection_that_is_not_looked_at_keeps_the_turn_from_no_other_one() {
+    let home = Home::new(Tokens::default());
+    let [mut silent, mut other] = [(); 2].map(|()| Talk::greeted(Arc::clone(&home.server)));
+    let turn = Arc::clone(&home.server.stats_turn);
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let held = turn.acquire_owned().await.unwrap();
+        for talk in [&mut silent, &mut other] {
+            talk.send(&frame(|out| request_stats(out, 1)));
+            assert!(talk.session.waited().now_or_never().is_none());
+            tasks_go_on().await;
+        }
+        drop(held);
+        // The first one's client reads nothing.
+        let done = timeout(Duration::from_secs(30), other.session.waited()).await;
+        assert!(done.is_ok(), "it waits for the first one's turn");
+    });
+}
+
+#[test]
 fn figures_are_made_one_at_a_time_of_a_connection_and_of_a_server() {
     let home = Home::new(Tokens::default());
     let mut talk = Talk::greeted(Arc::clone(&home.server));
@@ -133,9 +154,10 @@ fn figures_are_made_one_at_a_time_of_a_connection_and_of_a_server() {
         // Now the server would make all three.
         turn.add_permits(2);
         drop(others);
-        assert!(talk.session.waited().now_or_never().is_none());
+        tasks_go_on().await;
         drop(kept);
         let kept = all_made().await;
+        tasks_go_on().await;
         let one = talk.session.waited().now_or_never().unwrap();
         talk.session.finish(one, &mut talk.outbox);
         assert!(talk.session.waited().now_or_never().is_none(), "two at once");

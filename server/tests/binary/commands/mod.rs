@@ -1,5 +1,9 @@
 //! Commands that need no server, or end with one.
 
+mod benches;
+mod fences;
+mod origins;
+
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,10 +12,6 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::process::Stdio;
 
-use xuid_engine::Layout;
-use xuid_engine::registry::local::sequences::LocalSequences;
-use xuid_engine::registry::sequences::{SequenceChange, SequenceRecord, SequenceRecords};
-use xuid_engine::registry::{ClusterId, Genesis};
 use xuid_protocol::{Reply, SequenceName, request_seq_create};
 
 use crate::support::{Server, failure, get, greet, reply, run, shell, stdout, until, xuid};
@@ -88,81 +88,6 @@ fn wrong_usage_ends_with_2_and_names_key_value_and_range() {
         assert_eq!(code, Some(2), "{args:?}: {said}");
         assert!(words.iter().all(|word| said.contains(word)), "{args:?}: {said}");
     }
-}
-
-#[test]
-fn a_registry_is_created_once_shown_and_fenced_only_when_confirmed() {
-    let home = tempfile::tempdir().unwrap();
-    let folder = home.path().join("data");
-    let folder = folder.to_str().unwrap();
-    let made = stdout(&run(&["registry", "init", folder, "--layout", "42/9/12", "--workers", "16"]));
-    assert!(made.contains("42/9/12") && made.contains("16"), "{made}");
-    let (code, said) = failure(&run(&["registry", "init", folder]));
-    assert!(code == Some(1) && said.contains("already"), "{said}");
-    let shown = stdout(&run(&["registry", "show", folder]));
-    assert!(shown.contains("42/9/12"), "{shown}");
-
-    let before = stdout(&run(&["workers", "--data-dir", folder, "--all", "--json"]));
-    let (code, said) = failure(&run(&["registry", "fence", folder, "--yes"]));
-    let command = format!("`xuid registry fence --restored {folder}`");
-    assert!(code == Some(2) && said.contains(&command), "{said}");
-    let (code, said) = failure(&run(&["registry", "fence", "--restored", "zookeeper://a:1/x", "--yes"]));
-    assert!(code == Some(2) && said.contains("`xuid registry fence zookeeper://a:1/x`"), "{said}");
-    let (code, said) = failure(&run(&["registry", "fence", "--restored", folder]));
-    assert!(code == Some(2) && said.contains("--yes"), "nobody was there to ask: {said}");
-    assert!(said.contains(folder) && said.contains("cluster stays the same"), "the plan is told: {said}");
-    assert_eq!(stdout(&run(&["workers", "--data-dir", folder, "--all", "--json"])), before);
-    let fenced = stdout(&run(&["registry", "fence", "--restored", folder, "--yes"]));
-    assert!(fenced.starts_with("fenced"), "{fenced}");
-    let after = stdout(&run(&["workers", "--data-dir", folder, "--all", "--json"]));
-    assert_eq!(after.lines().count(), 16);
-    let until = |text: &str| -> u64 {
-        let first: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
-        first["reserved_until_ms"].as_u64().unwrap()
-    };
-    assert!(until(&after) >= until(&before) + 125_000, "{after}");
-}
-
-#[test]
-fn a_fence_where_nothing_was_put_back_says_what_is_missing() {
-    let home = tempfile::tempdir().unwrap();
-    let folder = home.path().to_str().unwrap();
-    let args = ["registry", "fence", "--restored", folder, "--yes"];
-    let (code, said) = failure(&run(&args));
-    assert!(code == Some(1) && said.contains("put it back from the backup first"), "{said}");
-    std::fs::write(home.path().join("registry.zookeeper-0"), "").unwrap();
-    let (code, said) = failure(&run(&args));
-    assert!(code == Some(1) && said.contains("xuid registry fence zookeeper://"), "{said}");
-}
-
-#[test]
-fn what_a_folder_s_witness_saw_is_fenced_and_opened_also_where_the_registry_is_in_an_ensemble() {
-    let home = tempfile::tempdir().unwrap();
-    let (folder, file) = (home.path().to_str().unwrap(), home.path().join("sequences"));
-    let genesis = Genesis::new(ClusterId::from_bytes([7; 16]), Layout::default(), 0, 1);
-    let open = || LocalSequences::open_or_create(home.path(), Some(&genesis));
-    let mut witness = open().unwrap();
-    let (record, mut stored) = (SequenceRecord { value: 101, ..SequenceRecord::default() }, Vec::new());
-    witness.swap(&[SequenceChange { name: "orders", expected: None, record }], &mut stored);
-    assert!(stored[0].is_ok(), "{stored:?}");
-    drop(witness);
-    std::fs::write(home.path().join("registry.zookeeper-0"), "").unwrap();
-    // The folder is moved.
-    std::fs::copy(&file, home.path().join("copy")).unwrap();
-    std::fs::rename(home.path().join("copy"), &file).unwrap();
-    let refused = open().map(drop).unwrap_err().to_string();
-    let command = format!("`xuid registry fence --restored {folder}`");
-    assert!(refused.contains(&command), "{refused}");
-    let fenced = stdout(&run(&["registry", "fence", "--restored", folder, "--yes"]));
-    assert!(fenced.starts_with("fenced; 1 sequences closed until `xuid sequence fence`"), "{fenced}");
-    let opened = stdout(&run(&["sequence", "fence", folder, "--above", "300", "--margin", "0", "--yes"]));
-    assert_eq!(opened, "orders  101 -> 300\n");
-    let mut found = Vec::new();
-    open().unwrap().read(&["orders"], &mut found);
-    assert_eq!(found[0].as_ref().map(|found| found.record.value).ok(), Some(300), "{found:?}");
-    let json = stdout(&run(&["registry", "fence", "--restored", folder, "--yes", "--json"]));
-    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-    assert_eq!((&json["closed"], &json["lost"]), (&1.into(), &0.into()));
 }
 
 #[test]
@@ -256,27 +181,6 @@ fn a_command_that_cannot_write_its_output_fails_and_says_so() {
 }
 
 #[test]
-fn a_bench_that_fails_does_so_also_where_its_reader_had_enough() {
-    let home = tempfile::tempdir().unwrap();
-    let mut server = Server::start(home.path(), &[], &[]);
-    let address = server.addr.to_string();
-    let mut command = xuid(&["bench", "--server", &address, "--warmup", "0", "--seconds", "600"]);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    drop(child.stdout.take());
-    until("the load is on", || get(server.admin, "/metrics").1.lines().any(is_loaded));
-    server.signal("KILL");
-    server.exit_code();
-    let (code, said) = failure(&child.wait_with_output().unwrap());
-    assert!(code == Some(1) && said.contains(&address), "{code:?}: {said}");
-}
-
-/// Whether a server's metrics show in this line that it has issued ids to somebody.
-fn is_loaded(line: &str) -> bool {
-    let issued = line.strip_prefix("xuid_issued_ids_total ").and_then(|count| count.parse::<u64>().ok());
-    issued.is_some_and(|count| count > 100)
-}
-
-#[test]
 fn a_sequence_is_not_changed_where_nothing_can_be_told() {
     let home = tempfile::tempdir().unwrap();
     let mut server = Server::start(home.path(), &[], &[]);
@@ -357,55 +261,6 @@ fn read_slowly(server: &Server, args: &[&str]) -> String {
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success() && output.stderr.is_empty(), "{args:?}: {output:?}");
     all
-}
-
-#[test]
-fn where_many_ids_came_from_is_told_to_a_slow_reader_whatever_the_servers_idle_end() {
-    let home = tempfile::tempdir().unwrap();
-    let server = Server::start(home.path(), &["--idle", "1s"], &[]);
-    let address = server.addr.to_string();
-    let ids = home.path().join("ids");
-    // More than a pipe holds of what is told. The server knows these without a look into its folder.
-    std::fs::write(&ids, "4194304\n".repeat(5_000)).unwrap();
-    let mut command = xuid(&["provenance", "-", "--server", &address]);
-    let piped =
-        command.stdin(std::fs::File::open(&ids).unwrap()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = piped.spawn().unwrap();
-    let mut out = BufReader::new(child.stdout.take().unwrap());
-    let mut all = String::new();
-    out.read_line(&mut all).unwrap();
-    let is_gone = |line: &str| line == "xuid_connections_open 0";
-    until("the server has ended the connection", || get(server.admin, "/metrics").1.lines().any(is_gone));
-    out.read_to_string(&mut all).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
-    assert_eq!(all.lines().filter(|line| line.starts_with("4194304 ")).count(), 5_000);
-}
-
-#[test]
-fn where_an_id_came_from_is_asked_of_servers_of_one_cluster_only() {
-    let homes = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-    let servers = homes.each_ref().map(|home| Server::start(home.path(), &[], &[]));
-    let [one, other] = servers.each_ref().map(|server| server.addr.to_string());
-    let own = homes[0].path().to_str().unwrap();
-    let (both, own) = (["--server", &one, "--server", &other], ["--data-dir", own, "--server", &other]);
-    for named in [both, own] {
-        let (code, said) = failure(&run(&[&["provenance", "4194304"][..], &named].concat()));
-        assert!(code == Some(1) && said.contains(&format!("{other} is of cluster")), "{code:?}: {said}");
-    }
-}
-
-#[test]
-fn a_data_folder_that_is_not_there_is_not_taken_for_one_that_knows_nothing() {
-    let home = tempfile::tempdir().unwrap();
-    let (data, typo) = (home.path().join("data"), home.path().join("dta"));
-    let (data, typo) = (data.to_str().unwrap(), typo.to_str().unwrap());
-    stdout(&run(&["registry", "init", data]));
-    for folders in [&["--data-dir", typo][..], &["--registry", data, "--data-dir", typo]] {
-        let (code, said) = failure(&run(&[&["provenance", "4194304"][..], folders].concat()));
-        assert!(code == Some(1) && said.contains(typo), "{code:?}: {said}");
-    }
-    stdout(&run(&["provenance", "4194304", "--data-dir", data]));
 }
 
 #[test]
@@ -517,80 +372,4 @@ fn what_cannot_be_read_of_a_data_folder_is_told_with_the_rest_and_fails() {
         let (code, said) = failure(&shell("exec \"$@\"", args));
         assert_eq!(code, Some(1), "{args:?}: {said}");
     }
-}
-
-#[test]
-fn a_bench_finds_no_duplicate_and_says_how_fast_it_was() {
-    let home = tempfile::tempdir().unwrap();
-    let server = Server::start(home.path(), &[], &[]);
-    let address = server.addr.to_string();
-    for more in [
-        &["--server", &address, "--pipeline", "4"][..],
-        &["--server", &address, "--count", "100", "--runs", "--wait", "500"],
-        &["--server", &address, "--rate", "2000", "--order", "fresh"],
-        &["--embedded", "--count", "64"],
-        &["--embedded", "--rate", "3000", "--threads", "2"],
-        &["--embedded", "--threads", "1"],
-    ] {
-        let args = [&["bench", "--seconds", "1", "--warmup", "0", "--verify", "--json"], more].concat();
-        let json: serde_json::Value = serde_json::from_str(&stdout(&run(&args))).unwrap();
-        assert_eq!((&json["duplicates"], &json["unverified_ids"]), (&0.into(), &0.into()), "{json}");
-        assert!(json["ids"].as_u64().unwrap() > 100 && json["max_us"].as_f64().unwrap() > 0.0, "{json}");
-        assert_eq!(json["mode"], if more.contains(&"--rate") { "open" } else { "closed" }, "{json}");
-    }
-}
-
-#[test]
-fn a_bench_that_makes_no_sense_is_wrong_usage() {
-    for (args, words) in [
-        (&["--rate", "0"][..], &["--rate", "1..=1000000000"][..]),
-        (&["--embedded", "--connections", "3"], &["--embedded", "--connections"]),
-        (&["--embedded", "--server", "127.0.0.1:1"], &["--embedded", "--server"]),
-        (&["--wait", "5"], &["--wait", "--runs"]),
-        (&["--server", "nowhere"], &["--server", "nowhere"]),
-        (&["--verify-memory", "1GiB"], &["--verify"]),
-        (&["--verify", "--verify-memory", "lots"], &["--verify-memory", "lots", "GiB"]),
-    ] {
-        let (code, said) = failure(&run(&[&["bench"], args].concat()));
-        assert_eq!(code, Some(2), "{args:?}: {said}");
-        assert!(words.iter().all(|word| said.contains(word)), "{args:?}: {said}");
-    }
-}
-
-#[test]
-fn a_bench_that_finds_no_such_server_says_why() {
-    let home = tempfile::tempdir().unwrap();
-    let server = Server::start(home.path(), &[], &[("XUID_TOKEN", "open sesame")]);
-    let (address, admin) = (server.addr.to_string(), server.admin.to_string());
-    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let silent_address = silent.local_addr().unwrap().to_string();
-    for (server, words) in [
-        ("127.0.0.1:1", &["failed to connect", "xuid serve"][..]),
-        (&address, &["UNAUTHENTICATED", "XUID_TOKEN"]),
-        (&admin, &[]),
-        (&silent_address, &["did not answer HELLO", "XUID/1"]),
-    ] {
-        let (code, said) = failure(&run(&["bench", "--server", server, "--seconds", "1"]));
-        assert_eq!(code, Some(1), "{server}: {said}");
-        assert!(said.contains(server) && words.iter().all(|word| said.contains(word)), "{server}: {said}");
-    }
-    drop(silent);
-    let mut command = xuid(&["bench", "--server", &address, "--count", "4000000"]);
-    let (code, said) = failure(&command.env("XUID_TOKEN", "open sesame").output().unwrap());
-    assert!(code == Some(2) && said.contains("--count") && said.contains("131072"), "{code:?}: {said}");
-}
-
-#[test]
-fn a_bench_that_is_interrupted_tells_what_it_measured() {
-    let home = tempfile::tempdir().unwrap();
-    let server = Server::start(home.path(), &[], &[]);
-    let address = server.addr.to_string();
-    let mut command = xuid(&["bench", "--server", &address, "--warmup", "0", "--seconds", "600", "--json"]);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    until("the load is on", || get(server.admin, "/metrics").1.lines().any(is_loaded));
-    let id = child.id().to_string();
-    assert!(std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success());
-    let json: serde_json::Value = serde_json::from_str(&stdout(&child.wait_with_output().unwrap())).unwrap();
-    assert!(json["interrupted"] == true && json["ids"].as_u64().unwrap() > 0, "{json}");
-    assert!(json["seconds"].as_f64().unwrap() < 60.0, "{json}");
 }

@@ -1,0 +1,193 @@
+//! A store that is behind what was granted: its marks are raised, or its names closed until a fence.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::asking::{Asked, Grant};
+use super::identity::Shows;
+use super::teller::{Behind, Raise, Teller};
+use crate::clock::SECOND;
+use crate::sequence::error::SequenceError;
+use crate::sequence::figures::GrantCounts;
+use crate::sequence::names::named::Named;
+use crate::sequence::store::{Identity, StoreError};
+use crate::sys::atomics::lock;
+use crate::sys::deferred_log;
+use crate::sys::guards::Guard;
+
+/// How long marks are raised in a turn: rows may be locked, one after the other.
+const MOST_RAISING: u64 = 3 * SECOND;
+
+impl Teller {
+    /// Without a witness the store's identity is watched, and that marks do not go back. Grants of another store are
+    /// thrown away, and nothing is granted until a fence.
+    pub(super) fn of_the_right_store(
+        &mut self,
+        identity: Option<Identity>,
+        grants: Vec<(Asked, Grant)>,
+        counts: &mut GrantCounts,
+        boot: u64,
+    ) -> Option<Vec<(Asked, Grant)>> {
+        if grants.is_empty() {
+            return Some(grants);
+        }
+        let watched = !self.witnesses && self.store.may_go_back() && !self.hub.config.lossless;
+        let why = match &identity {
+            Some(identity) => self.look_at_identity(identity, watched),
+            None if watched => Some("the store did not say which one it is".to_owned()),
+            None => None,
+        };
+        if watched {
+            self.remember_beside();
+        }
+        let by_mark = why.is_none();
+        let went_back = |(asked, grant): &(Asked, Grant)| {
+            let mark = asked.named.lock().mark;
+            (watched && grant.first < mark).then(|| {
+                format!("the mark of '{}' went back from {mark} to {}", asked.named.name, grant.first)
+            })
+        };
+        let Some(why) = why.or_else(|| grants.iter().find_map(went_back)) else { return Some(grants) };
+        counts.behind += grants.len() as u64;
+        let fenced = identity.and_then(|identity| identity.fenced);
+        self.close_names(&why, Behind { fenced, by_mark, look_at: boot + SECOND });
+        for (asked, _) in grants {
+            self.again(&asked.named);
+        }
+        None
+    }
+
+    /// The store went back.
+    pub(super) fn seen_before(&mut self, named: &Arc<Named>, grant: Grant, from: u64) {
+        let (name, first, end) = (named.name.clone(), grant.first, grant.end);
+        deferred_log::log(move || {
+            tracing::error!(%name, first, end, from, "the store granted numbers that were granted before; they are not used");
+        });
+        self.ask_above(named, from);
+    }
+
+    /// The store's mark is to be raised to what was seen, and the name asks again.
+    pub(super) fn ask_above(&mut self, named: &Arc<Named>, from: u64) {
+        self.raises.push(Raise { named: named.clone(), from, asks: true });
+    }
+
+    /// Raises the marks that lie below what was granted before. When one of them had no answer, they took long, or a stop
+    /// waits, no other one is tried.
+    pub(super) fn raise_marks(&mut self) {
+        let (begun, mut is_over) = (self.hub.now(), false);
+        for Raise { named, from, asks } in std::mem::take(&mut self.raises) {
+            let boot = self.hub.now();
+            if self.is_child() {
+                return;
+            }
+            let mut is_raised = false;
+            is_over |= boot.saturating_sub(begun) >= MOST_RAISING;
+            if !is_over && !self.hub.is_closed() {
+                match self.store.raise_open(&named.name, from) {
+                    Ok(_) => is_raised = true,
+                    Err(error @ (StoreError::Away { .. } | StoreError::Unknown { .. }))
+                        if self.store.was_silent() =>
+                    {
+                        self.store_failed(&error.to_string(), self.hub.now());
+                        is_over = true;
+                    }
+                    Err(_) => {}
+                }
+            }
+            match asks {
+                true if is_raised => self.again(&named),
+                true => self.later(&named, boot, true),
+                false => {}
+            }
+        }
+    }
+
+    /// Notes which store answered. Why its grants are not used, if they are not.
+    pub(super) fn look_at_identity(&mut self, found: &Identity, watched: bool) -> Option<String> {
+        let shows = self.known.shows(found);
+        {
+            let status = &mut lock(&self.hub.tally).status;
+            status.identity = Some(found.current.clone());
+            status.is_identity_recorded = found.recorded.is_some();
+        }
+        if watched && let Shows::Other(why) = shows {
+            return Some(why);
+        }
+        let store = found.current.clone();
+        if let Err(error) = self.known.learn(found) {
+            let why = format!("the folder can't remember which store it is: {error}");
+            // Once: it is tried with each answer.
+            if !std::mem::replace(&mut self.is_forgetful, true) {
+                let why = why.clone();
+                deferred_log::log(move || tracing::error!(store, "{why}"));
+            }
+            // The next life would go on with the store that was left, whatever that had lost.
+            return watched.then_some(why).filter(|_| Guard::IdentityIsKept.holds());
+        }
+        self.is_forgetful = false;
+        match shows {
+            Shows::Known => {}
+            Shows::First => deferred_log::log(move || tracing::info!(store, "the store of the sequences")),
+            Shows::Fenced | Shows::Other(_) => {
+                lock(&self.hub.tally).identity_changes += 1;
+                deferred_log::log(move || tracing::warn!(store, "the store of the sequences is another one"));
+            }
+        }
+        None
+    }
+
+    /// Nothing is granted until a fence; what is held is used up.
+    fn close_names(&mut self, why: &str, behind: Behind) {
+        self.behind = Some(behind);
+        {
+            let tally = &mut *lock(&self.hub.tally);
+            tally.status.behind = Some(why.to_owned());
+            tally.identity_changes += 1;
+        }
+        let told = why.to_owned();
+        deferred_log::log(move || {
+            tracing::error!(
+                why = told,
+                "the store may have gone back: nothing is granted until `xuid sequence fence`"
+            );
+        });
+        let error = SequenceError::store_behind(Duration::from_secs(1));
+        self.hub.names.each(|named| {
+            let wakers = named.end_all(&mut named.lock(), error);
+            wakers.wake();
+        });
+    }
+
+    /// While the store waits for a fence, it is asked once a second whether there was one.
+    pub(super) fn look_if_behind(&mut self, boot: u64) -> Option<Duration> {
+        let behind = self.behind.as_mut()?;
+        if boot < behind.look_at {
+            return Some(Duration::from_nanos(behind.look_at - boot));
+        }
+        behind.look_at = boot + SECOND;
+        let behind = behind.clone();
+        let Ok(found) = self.store.identity() else { return Some(Duration::from_secs(1)) };
+        let was_fenced = found.fenced != behind.fenced;
+        let is_open = match self.known.shows(&found) {
+            Shows::Fenced => true,
+            Shows::Known | Shows::First => was_fenced || !behind.by_mark,
+            Shows::Other(_) => false,
+        };
+        if !is_open {
+            return Some(Duration::from_secs(1));
+        }
+        if let Some(why) = self.look_at_identity(&found, true) {
+            lock(&self.hub.tally).status.behind = Some(why);
+            return Some(Duration::from_secs(1));
+        }
+        self.open_names();
+        None
+    }
+
+    /// The store is gone on with.
+    pub(super) fn open_names(&mut self) {
+        self.behind = None;
+        lock(&self.hub.tally).status.behind = None;
+        deferred_log::log(|| tracing::warn!("the store of the sequences is gone on with"));
+    }
+}

@@ -1,0 +1,117 @@
+//! What fences and their commands say.
+
+use xuid_engine::Layout;
+use xuid_engine::registry::local::sequences::LocalSequences;
+use xuid_engine::registry::sequences::{SequenceChange, SequenceRecord, SequenceRecords};
+use xuid_engine::registry::{ClusterId, Genesis};
+
+use crate::support::{failure, run, stdout};
+
+#[test]
+fn a_registry_is_created_once_shown_and_fenced_only_when_confirmed() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join("data");
+    let folder = folder.to_str().unwrap();
+    let made = stdout(&run(&["registry", "init", folder, "--layout", "42/9/12", "--workers", "16"]));
+    assert!(made.contains("42/9/12") && made.contains("16"), "{made}");
+    let (code, said) = failure(&run(&["registry", "init", folder]));
+    assert!(code == Some(1) && said.contains("already"), "{said}");
+    let shown = stdout(&run(&["registry", "show", folder]));
+    assert!(shown.contains("42/9/12"), "{shown}");
+
+    let before = stdout(&run(&["workers", "--data-dir", folder, "--all", "--json"]));
+    let (code, said) = failure(&run(&["registry", "fence", folder, "--yes"]));
+    let command = format!("`xuid registry fence --restored {folder}`");
+    assert!(code == Some(2) && said.contains(&command), "{said}");
+    let (code, said) = failure(&run(&["registry", "fence", "--restored", "zookeeper://a:1/x", "--yes"]));
+    assert!(code == Some(2) && said.contains("`xuid registry fence zookeeper://a:1/x`"), "{said}");
+    let (code, said) = failure(&run(&["registry", "fence", "--restored", folder]));
+    assert!(code == Some(2) && said.contains("--yes"), "nobody was there to ask: {said}");
+    assert!(said.contains(folder) && said.contains("cluster stays the same"), "the plan is told: {said}");
+    assert_eq!(stdout(&run(&["workers", "--data-dir", folder, "--all", "--json"])), before);
+    let fenced = stdout(&run(&["registry", "fence", "--restored", folder, "--yes"]));
+    assert!(fenced.starts_with("fenced"), "{fenced}");
+    let after = stdout(&run(&["workers", "--data-dir", folder, "--all", "--json"]));
+    assert_eq!(after.lines().count(), 16);
+    let until = |text: &str| -> u64 {
+        let first: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+        first["reserved_until_ms"].as_u64().unwrap()
+    };
+    assert!(until(&after) >= until(&before) + 125_000, "{after}");
+}
+
+#[test]
+fn a_fence_where_nothing_was_put_back_says_what_is_missing() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().to_str().unwrap();
+    let args = ["registry", "fence", "--restored", folder, "--yes"];
+    let (code, said) = failure(&run(&args));
+    assert!(code == Some(1) && said.contains("put it back from the backup first"), "{said}");
+    std::fs::write(home.path().join("registry.zookeeper-0"), "").unwrap();
+    let (code, said) = failure(&run(&args));
+    assert!(code == Some(1) && said.contains("xuid registry fence zookeeper://"), "{said}");
+}
+
+#[test]
+fn what_a_folder_s_witness_saw_is_fenced_and_opened_also_where_the_registry_is_in_an_ensemble() {
+    let home = tempfile::tempdir().unwrap();
+    let (folder, file) = (home.path().to_str().unwrap(), home.path().join("sequences"));
+    let genesis = Genesis::new(ClusterId::from_bytes([7; 16]), Layout::default(), 0, 1);
+    let open = || LocalSequences::open_or_create(home.path(), Some(&genesis));
+    let mut witness = open().unwrap();
+    let (record, mut stored) = (SequenceRecord { value: 101, ..SequenceRecord::default() }, Vec::new());
+    witness.swap(&[SequenceChange { name: "orders", expected: None, record }], &mut stored);
+    assert!(stored[0].is_ok(), "{stored:?}");
+    drop(witness);
+    std::fs::write(home.path().join("registry.zookeeper-0"), "").unwrap();
+    // The folder is moved.
+    std::fs::copy(&file, home.path().join("copy")).unwrap();
+    std::fs::rename(home.path().join("copy"), &file).unwrap();
+    let refused = open().map(drop).unwrap_err().to_string();
+    let command = format!("`xuid registry fence --restored {folder}`");
+    assert!(refused.contains(&command), "{refused}");
+    let fenced = stdout(&run(&["registry", "fence", "--restored", folder, "--yes"]));
+    assert!(fenced.starts_with("fenced; 1 sequences closed until `xuid sequence fence`"), "{fenced}");
+    let opened = stdout(&run(&["sequence", "fence", folder, "--above", "300", "--margin", "0", "--yes"]));
+    assert_eq!(opened, "orders  101 -> 300\n");
+    let mut found = Vec::new();
+    open().unwrap().read(&["orders"], &mut found);
+    assert_eq!(found[0].as_ref().map(|found| found.record.value).ok(), Some(300), "{found:?}");
+    let json = stdout(&run(&["registry", "fence", "--restored", folder, "--yes", "--json"]));
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&json["closed"], &json["lost"]), (&1.into(), &0.into()));
+}
+
+/// Both copies of a record are damaged: of which name it is, nobody knows.
+#[test]
+fn a_record_that_cannot_be_believed_is_told_and_a_fence_needs_to_know_how_far_it_came() {
+    let home = tempfile::tempdir().unwrap();
+    let (folder, file) = (home.path().to_str().unwrap(), home.path().join("sequences"));
+    stdout(&run(&["registry", "init", folder]));
+    let genesis = Genesis::new(ClusterId::from_bytes([7; 16]), Layout::default(), 0, 1);
+    let mut witness = LocalSequences::open_or_create(home.path(), Some(&genesis)).unwrap();
+    for name in ["orders", "users"] {
+        let (record, mut stored) = (SequenceRecord { value: 101, ..SequenceRecord::default() }, Vec::new());
+        witness.swap(&[SequenceChange { name, expected: None, record }], &mut stored);
+        assert!(stored[0].is_ok(), "{stored:?}");
+    }
+    drop(witness);
+    assert!(run(&["inspect", folder]).status.success());
+    let mut bytes = std::fs::read(&file).unwrap();
+    let places: Vec<_> = (0..bytes.len() - 6).filter(|at| &bytes[*at..at + 6] == b"orders").collect();
+    assert_eq!(places.len(), 2);
+    for at in places {
+        bytes[at] ^= 1;
+    }
+    std::fs::write(&file, bytes).unwrap();
+    let (code, said) = failure(&run(&["inspect", folder]));
+    assert!(code == Some(1) && said.contains("1 file or registry"), "{said}");
+    let other = tempfile::tempdir().unwrap();
+    let store = other.path().to_str().unwrap();
+    stdout(&run(&["registry", "init", store]));
+    let fence = ["sequence", "fence", store, "--data-dir", folder, "--yes"];
+    let (code, said) = failure(&run(&fence));
+    assert!(code == Some(1) && said.contains("say --above"), "{said}");
+    let (code, said) = failure(&run(&[&fence[..], &["--above", "500"]].concat()));
+    assert!(code == Some(1) && said.contains("no sequences"), "goes on to the store: {said}");
+}
