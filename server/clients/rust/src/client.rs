@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use xuid_protocol::{Bulk, Decoded, Order, PING_MAX, Request, Run};
 
 use crate::error::{Breach, ClientError};
@@ -164,8 +164,8 @@ impl Client {
         }
     }
 
-    /// Says BYE, waits for the answer and closes, for all clones. Whoever waits for a reply gets
-    /// [`ClientError::Closed`]. In a forked child it does nothing: the connection is the parent's.
+    /// Says BYE, waits for the answer and closes, for all clones. Whoever waits for a reply, for a connection, or for the next
+    /// attempt, gets [`ClientError::Closed`]. In a forked child it does nothing: the connection is the parent's.
     pub async fn close(&self) {
         if let Ok(Ok(link)) = self.fleet.current() {
             let bye = async {
@@ -229,7 +229,7 @@ impl Client {
                 return Err(error);
             }
             tracing::debug!(%error, ?pause, "trying again");
-            sleep(pause).await;
+            self.fleet.pause(pause).await?;
         }
     }
 
@@ -241,7 +241,7 @@ impl Client {
         // A link can end between getting it and using it, but a server that always does so is as good as lost.
         for round in 0..=options.rounds {
             if round > 1 {
-                sleep(backoff.pause()).await;
+                self.fleet.pause(backoff.pause()).await?;
             }
             let link = self.fleet.link().await?;
             match self.exchange(&link, request, patience).await {

@@ -5,13 +5,15 @@
 //! - I2 one dial at a time, whatever the number of callers; those that waited for it share its outcome. Besides it one may
 //!   try whether the first choice is there again;
 //! - I3 when a server turns out to be of another cluster, what is held of before is void before any caller is told;
-//! - I4 a close ends every link that has not ended, also one that was left with calls in flight.
+//! - I4 a close ends every link that has not ended, also one that was left with calls in flight, the search for another one,
+//!   and the pause before a call is repeated.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::backoff::{Backoff, random_number, random_share};
 use super::greet::{greet_all, is_stranger, same_cluster};
@@ -44,6 +46,8 @@ pub(crate) struct Fleet {
     current: Mutex<Current>,
     /// Held while dialing (I2).
     dialing: tokio::sync::Mutex<()>,
+    /// It has no permits, and is closed with the client: to ask for one is to wait for that (I4).
+    open: Semaphore,
     /// Sources of prefetched ids (I3).
     holders: Holders,
 }
@@ -109,6 +113,7 @@ impl Fleet {
             options,
             current,
             dialing,
+            open: Semaphore::new(0),
             holders: Holders::default(),
         });
         if at != 0 {
@@ -146,7 +151,12 @@ impl Fleet {
             }
             Err(_) => {}
         }
-        match self.redial().await {
+        let dialed = tokio::select! {
+            biased;
+            () = self.closing() => return Err(ClientError::Closed),
+            dialed = self.redial() => dialed,
+        };
+        match dialed {
             Ok((at, greeted)) => {
                 let mut current = self.lock();
                 if current.closed {
@@ -210,9 +220,21 @@ impl Fleet {
         let left: Vec<_> = current.left.iter().filter_map(Weak::upgrade).collect();
         let link = Arc::clone(&current.link);
         drop(current);
+        self.open.close();
         for link in left.iter().chain([&link]) {
             link.end(&ClientError::Closed);
         }
+    }
+
+    /// Ends with the close, at once if that has been.
+    async fn closing(&self) {
+        // There are none: it ends with an error.
+        let _ = self.open.acquire().await;
+    }
+
+    /// The pause before an attempt is repeated; an error at a close (I4).
+    pub(crate) async fn pause(&self, span: Duration) -> Result<(), ClientError> {
+        timeout(span, self.closing()).await.map_or(Ok(()), |()| Err(ClientError::Closed))
     }
 
     /// The link if it serves, else the number of failed dials.

@@ -236,24 +236,46 @@ async fn many_callers_share_one_failed_dial() {
 }
 
 #[tokio::test]
-async fn a_call_that_waits_for_a_connection_while_its_client_is_closed_gets_none() {
+async fn closing_ends_the_search_for_a_server_and_tells_all_that_wait_for_it() {
     let fake = Fake::start(1).await;
-    let (client, peer) = fake.pair(quick()).await;
+    // Nothing else would end it.
+    let (client, peer) = fake.pair(quick().connect_timeout(Duration::from_hours(1))).await;
     drop(peer);
     while client.is_connected() {
         tokio::task::yield_now().await;
     }
+    let calls: Vec<_> = (0..3)
+        .map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move { client.next(Order::Any).await })
+        })
+        .collect();
+    let mut late = fake.accept().await;
+    late.hello().await;
+    soon(client.close()).await;
+    for call in calls {
+        let outcome = soon(call).await.unwrap();
+        assert!(matches!(outcome, Err(ClientError::Closed)), "{outcome:?}");
+    }
+    late.expect_end().await;
+}
+
+#[tokio::test]
+async fn closing_ends_a_call_that_pauses_between_two_attempts() {
+    let fake = Fake::start(1).await;
+    let (client, mut peer) = fake.pair(quick().retry_for(Duration::from_hours(1))).await;
     let call = tokio::spawn({
         let client = client.clone();
         async move { client.next(Order::Any).await }
     });
-    let mut late = fake.accept().await;
-    let (request_id, _) = late.hello().await;
-    soon(client.close()).await;
-    late.welcome(request_id, fake.cluster, fake.limits).await;
+    peer.overload(Duration::from_secs(50)).await;
+    let bye = async {
+        let request_id = peer.expect(Asked::Bye).await;
+        peer.send(|out| reply_bye(out, request_id)).await;
+    };
+    soon(async { tokio::join!(client.close(), bye) }).await;
     let outcome = soon(call).await.unwrap();
     assert!(matches!(outcome, Err(ClientError::Closed)), "{outcome:?}");
-    late.expect_end().await;
 }
 
 #[tokio::test]
