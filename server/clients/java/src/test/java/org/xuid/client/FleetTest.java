@@ -263,6 +263,20 @@ class FleetTest {
     }
 
     @Test
+    void an_error_at_one_caller_keeps_no_other_from_hearing_how_a_dial_ended() throws Exception {
+        try (FakeServer server = new FakeServer();
+                XuidClient client = server.connect(server.options().reconnectRounds(1))) {
+            server.peer().close();
+            Wait.until("the end was seen", () -> !client.isConnected());
+            var unlucky = LinkTest.Unlucky.begin(client, Duration.ofMinutes(5));
+            var call = client.nextAsync();
+            server.accept().close();
+            Wait.failure(XuidException.ConnectionLost.class, unlucky);
+            Wait.failure(XuidException.ConnectionLost.class, call);
+        }
+    }
+
+    @Test
     void a_server_that_stays_away_is_an_error_that_names_it() throws Exception {
         FakeServer server = new FakeServer();
         try (XuidClient client = server.connect(server.options().reconnectRounds(2))) {

@@ -20,9 +20,13 @@ import java.util.function.Function;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.xuid.client.FakeServer.Asked;
+import org.xuid.client.internal.link.Call;
+import org.xuid.client.internal.link.Fleet;
 import org.xuid.client.internal.wire.Bytes;
 import org.xuid.client.internal.wire.Frame;
 import org.xuid.client.internal.wire.Op;
+import org.xuid.client.internal.wire.Reply;
+import org.xuid.client.internal.wire.Request;
 
 /** One connection to a server that may lie. */
 @Timeout(60)
@@ -413,6 +417,105 @@ class LinkTest {
             FakeServer.Peer peer = server.greet();
             peer.id(peer.expect(Op.NEXT), 7);
             assertEquals(7, Wait.soon(next));
+        }
+    }
+
+    /** A call that throws once, when it is answered or told of a failure: as where memory is used up. */
+    static final class Unlucky extends Call<Long> {
+        private boolean hasThrown;
+
+        private Unlucky(Duration patience) {
+            super(Request.next(0), patience.toNanos(), 0);
+        }
+
+        static Unlucky begin(XuidClient client, Duration patience) throws Exception {
+            Unlucky call = new Unlucky(patience);
+            ((Fleet) inner(client, "fleet")).start(call);
+            return call;
+        }
+
+        private void throwOnce() {
+            if (!hasThrown) {
+                hasThrown = true;
+                throw new OutOfMemoryError("of a test");
+            }
+        }
+
+        @Override
+        public void answer(Reply reply) {
+            throwOnce();
+            super.answer(reply);
+        }
+
+        @Override
+        public boolean completeExceptionally(Throwable failure) {
+            throwOnce();
+            return super.completeExceptionally(failure);
+        }
+    }
+
+    @Test
+    void an_error_while_a_reply_is_handed_out_is_told_to_its_caller_and_ends_the_connection() throws Exception {
+        Duration patience = Duration.ofMinutes(5);
+        try (FakeServer server = new FakeServer();
+                XuidClient client = server.connect(server.options().timeout(patience))) {
+            Unlucky call = Unlucky.begin(client, patience);
+            var other = client.nextAsync();
+            server.peer().id(server.peer().expect(Op.NEXT), 1);
+            assertTrue(Wait.failure(XuidException.ConnectionLost.class, call).getMessage().contains("of a test"));
+            Wait.failure(XuidException.ConnectionLost.class, other);
+            var next = client.nextAsync();
+            FakeServer.Peer peer = server.greet();
+            peer.id(peer.expect(Op.NEXT), 7);
+            assertEquals(7, Wait.soon(next));
+        }
+    }
+
+    @Test
+    void an_error_at_one_caller_keeps_no_other_from_hearing_of_the_end_of_the_connection() throws Exception {
+        Duration patience = Duration.ofMinutes(5);
+        try (FakeServer server = new FakeServer();
+                XuidClient client = server.connect(server.options().timeout(patience).maxInFlight(2))) {
+            Unlucky call = Unlucky.begin(client, patience);
+            var other = client.nextAsync();
+            var unsent = client.nextAsync();
+            server.peer().expect(Op.NEXT);
+            server.peer().expect(Op.NEXT);
+            server.peer().close();
+            Wait.failure(XuidException.ConnectionLost.class, call);
+            Wait.failure(XuidException.ConnectionLost.class, other);
+            FakeServer.Peer peer = server.greet();
+            peer.id(peer.expect(Op.NEXT), 7);
+            assertEquals(7, Wait.soon(unsent));
+        }
+    }
+
+    @Test
+    void an_error_at_one_caller_keeps_no_other_from_giving_up_in_its_time() throws Exception {
+        Duration patience = Duration.ofMillis(300);
+        try (FakeServer server = new FakeServer(); XuidClient client = server.connect(server.options())) {
+            Unlucky call = Unlucky.begin(client, patience);
+            Call<Long> other = new Call<>(Request.next(0), patience.toNanos(), 0);
+            ((Fleet) inner(client, "fleet")).start(other);
+            // They give up in the same look.
+            call.deadline = other.deadline;
+            Wait.failure(XuidException.ConnectionLost.class, call);
+            Wait.failure(XuidException.Timeout.class, other);
+        }
+    }
+
+    @Test
+    void an_error_in_the_look_for_calls_that_give_up_ends_the_connection() throws Exception {
+        Duration patience = Duration.ofMillis(300);
+        try (FakeServer server = new FakeServer();
+                XuidClient client = server.connect(server.options().timeout(patience))) {
+            Object watch = inner(client, "fleet", "link", "watch");
+            Field ping = watch.getClass().getDeclaredField("ping");
+            ping.setAccessible(true);
+            // What the look sends half way is an error of the client's own.
+            ping.set(watch, null);
+            var call = client.nextAsync();
+            Wait.failure(XuidException.ConnectionLost.class, call);
         }
     }
 }

@@ -5,6 +5,7 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import org.xuid.client.IdParts;
 import org.xuid.client.Run;
+import org.xuid.client.XuidException;
 import org.xuid.client.internal.base.Time;
 import org.xuid.client.internal.wire.Op;
 import org.xuid.client.internal.wire.Reply;
@@ -45,6 +46,18 @@ public class Call<T> extends CompletableFuture<T> {
         begun = now;
         due = now + Time.ms(request.waitMs());
         deadline = due + patience;
+    }
+
+    /**
+     * A step of this call by a thread that serves other calls behind it. No other place knows of the call by now: whatever
+     * the step throws, as where memory is used up, the call is told.
+     */
+    void step(String server, Runnable step) {
+        try {
+            step.run();
+        } catch (Throwable error) {
+            completeExceptionally(new XuidException.ConnectionLost(server, error));
+        }
     }
 
     /** Hands over a reply that was found to fit the request. */

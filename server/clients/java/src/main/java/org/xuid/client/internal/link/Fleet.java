@@ -24,7 +24,8 @@ import org.xuid.client.internal.wire.Status;
  * <ul>
  *   <li>I1 every link is of the cluster of the first one ({@link Servers#greet});
  *   <li>I2 one dial at a time, whatever the number of callers; those that waited for it share its outcome;
- *   <li>I3 a call that was started is in one place: a link, {@link #parked}, {@link #paused}, or it is done;
+ *   <li>I3 a call that was started is in one place: a link, {@link #parked}, {@link #paused}, or it is done; an Error on the
+ *       way from one to another ends that call ({@link Call#step}), and no other one;
  *   <li>I4 when a server turns out to be of another cluster, what is held of before is void before any caller is told.
  * </ul>
  */
@@ -174,13 +175,29 @@ public final class Fleet implements Link.Owner {
             if (closed) {
                 return;
             }
+            calls = takeParked();
             closed = true;
             last = link;
-            calls = takeParked();
             if (dialer != null) {
                 dialer.interrupt();
             }
         }
+        try {
+            sayBye(last);
+        } finally {
+            goOn(calls, Failures.closed());
+            // Without the timer nothing else would end what is in flight on those that were left.
+            links.forEach(each -> each.end(Failures.closed()));
+            // One by one: what begins to pause meanwhile is either found here or finds that it is still there.
+            for (Call<?> call : paused) {
+                paused.remove(call);
+                goOn(List.of(call), Failures.closed());
+            }
+            timer.shutdownNow();
+        }
+    }
+
+    private void sayBye(Link last) {
         long patience = Math.min(Time.nanos(options.timeout), Time.ms(1_000));
         Call<Void> bye = new Call<>(Request.bye(), patience, 0);
         if (last.submit(bye) && !(Thread.currentThread() instanceof Worker)) {
@@ -192,12 +209,6 @@ public final class Fleet implements Link.Owner {
                 // The answer changes nothing.
             }
         }
-        // Without the timer nothing else would end what is in flight on those that were left.
-        links.forEach(each -> each.end(Failures.closed()));
-        calls.addAll(paused);
-        paused.clear();
-        calls.forEach(call -> call.completeExceptionally(Failures.closed()));
-        timer.shutdownNow();
     }
 
     private void retryOrFail(Call<?> call, XuidException error) {
@@ -225,7 +236,7 @@ public final class Fleet implements Link.Owner {
         paused.add(call);
         timer.schedule(() -> {
             if (paused.remove(call)) {
-                start(call);
+                call.step(server().address(), () -> start(call));
             }
         }, pause, TimeUnit.NANOSECONDS);
         // Closing took the calls that it found, and drops what is planned.
@@ -311,20 +322,28 @@ public final class Fleet implements Link.Owner {
             }
             calls = takeParked();
         }
-        if (replaced != null) {
-            // It was over when this dial began, unless the first choice was found again meanwhile.
-            replaced.retire();
-            returnLater();
-        } else if (found != null) {
-            found.end(Failures.closed());
+        try {
+            if (replaced != null) {
+                // It was over when this dial began, unless the first choice was found again meanwhile.
+                replaced.retire();
+                returnLater();
+            } else if (found != null) {
+                found.end(Failures.closed());
+            }
+        } finally {
+            goOn(calls, failure);
         }
-        for (Call<?> call : calls) {
+    }
+
+    /** What waited goes on, with a failure or with none: null. */
+    private void goOn(List<Call<?>> calls, XuidException failure) {
+        calls.forEach(call -> call.step(server().address(), () -> {
             if (failure == null) {
                 start(call);
             } else {
                 retryOrFail(call, failure);
             }
-        }
+        }));
     }
 
     /** No thread was to be had to dial. */
@@ -334,7 +353,7 @@ public final class Fleet implements Link.Owner {
             // What waits for a dial that was begun meanwhile is told by that.
             calls = dialer == null ? takeParked() : List.of();
         }
-        calls.forEach(call -> retryOrFail(call, failure));
+        goOn(calls, failure);
     }
 
     /** Behind the lock. */

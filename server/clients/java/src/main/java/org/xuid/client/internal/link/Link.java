@@ -23,7 +23,8 @@ import org.xuid.client.internal.wire.Request;
  * One greeted connection: many callers append requests, one thread reads the replies.
  *
  * <ul>
- *   <li>I1 a call in {@link #pending} gets an outcome: by a reply, by its deadline, or by the end of the link;
+ *   <li>I1 a call in {@link #pending} gets an outcome: by a reply, by its deadline, or by the end of the link; an Error at
+ *       one, as of a memory that is used up, keeps it from none;
  *   <li>I2 requests of callers in flight are {@link #limit} at most; further calls are in {@link #waiting};
  *   <li>I3 after the end, or after GOAWAY, no request is taken; after GOAWAY those in flight are still answered;
  *   <li>I4 a caller that gives up leaves its request in flight, with the room that it takes. No caller's patience ends
@@ -139,13 +140,13 @@ final class Link {
             if (state != State.SERVING) {
                 return;
             }
+            unsent = new ArrayList<>(waiting);
             state = State.LEAVING;
             serving = false;
-            unsent = new ArrayList<>(waiting);
             waiting.clear();
             isIdle = pending.size() == 0;
         }
-        unsent.forEach(owner::moved);
+        moveOn(unsent);
         if (isIdle) {
             // No reply will come that could show the reader that it was the last one.
             end(lost(null));
@@ -156,30 +157,40 @@ final class Link {
 
     /** Ends the link: calls in flight are told the error. The first end counts. */
     void end(XuidException error) {
-        List<Call<?>> calls = new ArrayList<>();
+        List<Call<?>> calls;
         List<Call<?>> unsent;
         synchronized (this) {
             if (state == State.ENDED) {
                 return;
             }
+            // The memory first: where there is none, all calls are still in their places.
+            List<Pending.Slot> used = pending.used();
+            calls = new ArrayList<>(used.size());
+            unsent = new ArrayList<>(waiting);
             state = State.ENDED;
             serving = false;
-            for (Pending.Slot slot : pending.used()) {
+            for (Pending.Slot slot : used) {
                 if (slot.call != null) {
                     calls.add(slot.call);
                 }
                 pending.release(slot);
             }
-            unsent = new ArrayList<>(waiting);
             waiting.clear();
             watch.stop();
         }
-        Log.debug("the connection to {0} is over: {1}", server.address(), error.getMessage());
-        outbox.stop();
-        Dial.closeQuietly(socket);
-        owner.ended(this);
-        calls.forEach(call -> owner.failed(call, this, error));
-        unsent.forEach(owner::moved);
+        try {
+            Log.debug("the connection to {0} is over: {1}", server.address(), error.getMessage());
+            outbox.stop();
+            Dial.closeQuietly(socket);
+            owner.ended(this);
+        } finally {
+            calls.forEach(call -> call.step(server.address(), () -> owner.failed(call, this, error)));
+            moveOn(unsent);
+        }
+    }
+
+    private void moveOn(List<Call<?>> unsent) {
+        unsent.forEach(call -> call.step(server.address(), () -> owner.moved(call)));
     }
 
     /** Writing failed with that. Nothing more is taken, and what was not sent goes elsewhere. */
@@ -211,8 +222,7 @@ final class Link {
     }
 
     /** Takes the calls whose time is over: those that were sent keep their slot (I4). Behind the lock of this object. */
-    List<Call<?>> takeExpired(long now) {
-        List<Call<?>> expired = new ArrayList<>();
+    void takeExpired(long now, List<Call<?>> expired) {
         for (Pending.Slot slot : pending.used()) {
             if (slot.call != null && slot.call.deadline <= now) {
                 expired.add(slot.call);
@@ -220,7 +230,6 @@ final class Link {
             }
         }
         waiting.removeIf(call -> call.deadline <= now && expired.add(call));
-        return expired;
     }
 
     /** When the first call of those in flight and those that wait gives up. Behind the lock of this object. */
@@ -237,11 +246,11 @@ final class Link {
 
     /** Tells calls that their time is over. */
     void expire(List<Call<?>> expired) {
-        for (Call<?> call : expired) {
+        expired.forEach(call -> call.step(server.address(), () -> {
             long limitMs = (call.deadline - call.begun) / 1_000_000;
             var late = Failures.noReply(server.address(), java.time.Duration.ofMillis(limitMs));
             owner.failed(call, this, late);
-        }
+        }));
     }
 
     /** Whether no request of a caller was answered after that time. */
@@ -258,7 +267,7 @@ final class Link {
         }
     }
 
-    XuidException lost(IOException cause) {
+    XuidException lost(Throwable cause) {
         return new XuidException.ConnectionLost(server.address(), cause);
     }
 
@@ -309,26 +318,39 @@ final class Link {
         if (call == null) {
             return;
         }
-        if (reply.status == 0) {
-            call.answer(reply);
-        } else {
-            String text = reply.text;
-            var refused =
-                    new XuidException.Refused(server.address(), reply.status, reply.retryAfterMs, text, null);
-            owner.failed(call, this, refused);
+        try {
+            if (reply.status == 0) {
+                call.answer(reply);
+            } else {
+                String text = reply.text;
+                var refused =
+                        new XuidException.Refused(server.address(), reply.status, reply.retryAfterMs, text, null);
+                owner.failed(call, this, refused);
+            }
+        } catch (Throwable error) {
+            // It is not in flight any more, so that the end of the link does not tell it.
+            call.completeExceptionally(lost(error));
+            throw error;
         }
     }
 
     /** Gives the room of an answered request to calls that wait for some. */
     private void admit() {
-        while (inFlight < limit) {
-            Call<?> next = waiting.poll();
-            if (next == null) {
-                return;
+        try {
+            for (Call<?> next = waiting.peek(); next != null && inFlight < limit; next = waiting.peek()) {
+                if (next.isDone()) {
+                    waiting.poll();
+                } else {
+                    long requestId = pending.insert(next.request, next, next.due);
+                    waiting.poll();
+                    inFlight++;
+                    outbox.append(next.request, requestId);
+                }
             }
-            if (!next.isDone()) {
-                append(next);
-            }
+        } catch (Throwable error) {
+            // The reader goes on: the answered call is still to be told.
+            outbox.torn = error;
+            outbox.wakeWriter();
         }
     }
 

@@ -85,8 +85,10 @@ public final class Pending {
 
     private int grow() {
         if (made == slots.length) {
+            // Both or none, where memory is used up.
+            int[] wider = Arrays.copyOf(free, made * 2);
             slots = Arrays.copyOf(slots, made * 2);
-            free = Arrays.copyOf(free, made * 2);
+            free = wider;
         }
         slots[made] = new Slot(made);
         return made++;

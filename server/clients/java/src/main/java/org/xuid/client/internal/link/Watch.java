@@ -1,6 +1,7 @@
 package org.xuid.client.internal.link;
 
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.ScheduledFuture;
@@ -91,8 +92,8 @@ final class Watch {
 
     private void plan(long time) {
         cancel();
-        planned = time;
         look = timer.schedule(this::look, Math.max(0, time - Time.now()), TimeUnit.NANOSECONDS);
+        planned = time;
     }
 
     private void cancel() {
@@ -102,23 +103,41 @@ final class Watch {
     }
 
     private void look() {
-        List<Call<?>> expired;
+        List<Call<?>> expired = new ArrayList<>();
         boolean isOver;
+        try {
+            isOver = judge(expired);
+        } catch (Throwable error) {
+            // No other look may be planned, and calls must not wait for one.
+            link.end(link.lost(error));
+            throw error;
+        } finally {
+            link.expire(expired);
+        }
+        if (isOver) {
+            link.end(Failures.noReply(link.server.address(), Duration.ofNanos(timeout)));
+        } else {
+            link.flush();
+        }
+    }
+
+    /** Takes what gives up now, and plans the next look; whether the silence has lasted too long. */
+    private boolean judge(List<Call<?>> expired) {
         synchronized (link) {
             long now = Time.now();
             if (isStopped || now < planned) {
-                return;
+                return false;
             }
             if (!isGrace && (now - planned > LATE || link.hasUnread())) {
                 isGrace = true;
                 plan(now + GRACE);
-                return;
+                return false;
             }
             isGrace = false;
             planned = NEVER;
-            expired = link.takeExpired(now);
+            link.takeExpired(now, expired);
             long silence = endOfSilence();
-            isOver = silence <= now && asked != NEVER;
+            boolean isOver = silence <= now && asked != NEVER;
             if (silence <= now && !isOver) {
                 asked = now;
                 link.appendPing(ping, now);
@@ -128,12 +147,7 @@ final class Watch {
             if (next != NEVER && !isOver) {
                 plan(next);
             }
-        }
-        link.expire(expired);
-        if (isOver) {
-            link.end(Failures.noReply(link.server.address(), Duration.ofNanos(timeout)));
-        } else {
-            link.flush();
+            return isOver;
         }
     }
 

@@ -283,13 +283,17 @@ public final class Pool {
         stopped = false;
         counts.refills++;
         counts.received += count;
-        if (closed || asked < oldest()) {
-            counts.wasted += count;
-        } else {
-            held += count;
-            came.forEach(run -> runs.addLast(new Held(run, asked, askedWallMs)));
-        }
+        // Wasted until it is held: where memory is used up, the rest is.
+        counts.wasted += count;
         tell();
+        if (closed || asked < oldest()) {
+            return;
+        }
+        for (Run run : came) {
+            runs.addLast(new Held(run, asked, askedWallMs));
+            held += run.count();
+            counts.wasted -= run.count();
+        }
     }
 
     /** A refill failed. {@code stop}: it will not get better by trying. */

@@ -165,9 +165,9 @@ public final class Refiller implements Runnable {
 
     private void takeIn(Refill refill, List<Run> runs) {
         size.answered(Time.now() - refill.begun);
-        retries = new Retries(fleet.options, fleet.servers());
         newestAsked = Math.max(newestAsked, refill.begun);
         pool.put(refill.request.count(), runs, refill.begun, refill.askedWallMs);
+        retries = new Retries(fleet.options, fleet.servers());
     }
 
     private void fail(Refill refill, XuidException error) {
