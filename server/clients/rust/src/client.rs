@@ -165,7 +165,8 @@ impl Client {
     }
 
     /// Says BYE, waits for the answer and closes, for all clones. Whoever waits for a reply, for a connection, or for the next
-    /// attempt, gets [`ClientError::Closed`]. In a forked child it does nothing: the connection is the parent's.
+    /// attempt, gets [`ClientError::Closed`], and so do those that ask a [`Prefetch`](crate::Prefetch): what it holds is
+    /// dropped. In a forked child it does nothing: the connection is the parent's.
     pub async fn close(&self) {
         if let Ok(Ok(link)) = self.fleet.current() {
             let bye = async {
@@ -191,9 +192,9 @@ impl Client {
         }
     }
 
-    /// Has these told when a server turns out to be of another cluster.
-    pub(crate) fn tell_of_strangers(&self, holder: Weak<dyn HeldAhead>) {
-        self.fleet.tell_of_strangers(holder);
+    /// Has these told when a server turns out to be of another cluster, and of the close.
+    pub(crate) fn add_holder(&self, holder: Weak<dyn HeldAhead>) {
+        self.fleet.add_holder(holder);
     }
 
     /// Refuses in a forked child.

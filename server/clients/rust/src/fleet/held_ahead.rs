@@ -1,12 +1,15 @@
-//! What holds ids ahead of need, and must drop them when a server turns out to be of another cluster.
+//! What holds ids ahead of need, and must drop them when a server turns out to be of another cluster, or at a close.
 
 use std::fmt::Debug;
-use std::sync::{Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// A source of prefetched ids.
 pub(crate) trait HeldAhead: Debug + Send + Sync {
     /// Drops what is held and what is on its way; it goes on with what is asked for from then on.
     fn void(&self);
+
+    /// Drops what is held and what is on its way, and gives nothing from then on.
+    fn end(&self);
 }
 
 /// Those of one client.
@@ -22,9 +25,18 @@ impl Holders {
     }
 
     pub(super) fn void(&self) {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        for holder in all.iter().filter_map(Weak::upgrade) {
+        for holder in self.alive() {
             holder.void();
         }
+    }
+
+    pub(super) fn end(&self) {
+        for holder in self.alive() {
+            holder.end();
+        }
+    }
+
+    fn alive(&self) -> Vec<Arc<dyn HeldAhead>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect()
     }
 }

@@ -6,7 +6,7 @@
 //!   try whether the first choice is there again;
 //! - I3 when a server turns out to be of another cluster, what is held of before is void before any caller is told;
 //! - I4 a close ends every link that has not ended, also one that was left with calls in flight, the search for another one,
-//!   and the pause before a call is repeated.
+//!   and the pause before a call is repeated. What is held is dropped.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -48,7 +48,7 @@ pub(crate) struct Fleet {
     dialing: tokio::sync::Mutex<()>,
     /// It has no permits, and is closed with the client: to ask for one is to wait for that (I4).
     open: Semaphore,
-    /// Sources of prefetched ids (I3).
+    /// Sources of prefetched ids (I3, I4).
     holders: Holders,
 }
 
@@ -122,8 +122,8 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// Has these told when a server turns out to be of another cluster (I3).
-    pub(crate) fn tell_of_strangers(&self, holder: Weak<dyn HeldAhead>) {
+    /// Has these told when a server turns out to be of another cluster (I3), and of the close (I4).
+    pub(crate) fn add_holder(&self, holder: Weak<dyn HeldAhead>) {
         self.holders.add(holder);
     }
 
@@ -221,6 +221,8 @@ impl Fleet {
         let link = Arc::clone(&current.link);
         drop(current);
         self.open.close();
+        // Before its refills fail: those that ask for an id are told of the close.
+        self.holders.end();
         for link in left.iter().chain([&link]) {
             link.end(&ClientError::Closed);
         }

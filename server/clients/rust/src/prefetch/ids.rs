@@ -57,7 +57,8 @@ impl Ids {
     /// # Errors
     /// What the last refill failed with: at once if it is not retryable (the next call tries again), else after the
     /// wait; refilling goes on in the background. [`ClientError::NotYet`]: no failure, and no id.
-    /// [`ClientError::Closed`] after the source was dropped; [`ClientError::Forked`] in another process.
+    /// [`ClientError::Closed`] after the source was dropped, or its client closed; [`ClientError::Forked`] in another
+    /// process.
     #[inline]
     pub async fn next(&mut self) -> Result<u64, ClientError> {
         if let Some(id) = self.hit() {

@@ -18,7 +18,8 @@
 //!   what is open in a handle then is voided by the ager, which aims a few milliseconds before that;
 //! - P3 received = issued + wasted by age + wasted at the end + held by pool and handles;
 //! - P4 no thread takes from a pool of another process;
-//! - P5 what is held, and what is on its way, is void when a server turns out to be of another cluster.
+//! - P5 what is held, and what is on its way, is void when a server turns out to be of another cluster, and when the client
+//!   is closed.
 
 mod age;
 mod ager;
@@ -46,7 +47,7 @@ use refiller::Refiller;
 use state::PrefetchState;
 
 /// A source of ids that are there before they are asked for, made by [`Client::prefetch`]. Each thread or task takes
-/// an [`Ids`] of its own from it. Dropping it ends the refilling, and all its handles.
+/// an [`Ids`] of its own from it. Dropping it ends the refilling, and all its handles; closing its client does the same.
 ///
 /// The ids are of [`Order::Any`](crate::Order::Any), and there is no way to ask for another: an id that was fetched
 /// ahead is not fresh when it is handed out, and two handles that hold different runs cannot keep an order.
@@ -97,7 +98,7 @@ impl Prefetch {
         let state = Arc::new(PrefetchState::new(options));
         ager::start(&state).map_err(|source| ClientError::NoThread { source: Arc::new(source) })?;
         let weak = Arc::downgrade(&state);
-        client.tell_of_strangers(weak);
+        client.add_holder(weak);
         let refiller = Refiller::new(Arc::clone(&state), client);
         let refiller = tokio::spawn(refiller.run()).abort_handle();
         Ok(Self { state, refiller })

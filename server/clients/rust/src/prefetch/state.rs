@@ -97,4 +97,8 @@ impl HeldAhead for PrefetchState {
         self.oldest.raise(oldest);
         self.lock().call_off(oldest);
     }
+
+    fn end(&self) {
+        self.close();
+    }
 }

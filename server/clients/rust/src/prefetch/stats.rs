@@ -13,7 +13,7 @@ pub struct PrefetchStats {
     pub issued: u64,
     /// Ids that grew older than `max_age` before anybody wanted them.
     pub wasted_by_age: u64,
-    /// Ids that were held when the source was dropped.
+    /// Ids that were held when the source was dropped, or its client closed.
     pub wasted_at_end: u64,
     /// Ids held now, without those in handles.
     pub held: u64,

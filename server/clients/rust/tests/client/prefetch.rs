@@ -278,6 +278,24 @@ async fn the_end_of_the_source_ends_its_handles_its_refills_and_its_hold_on_the_
 }
 
 #[tokio::test]
+async fn a_close_of_the_client_drops_what_is_held_in_pool_and_handles() {
+    let fake = Fake::start(1).await;
+    let (client, mut peer) = fake.pair(Options::new()).await;
+    let source = client.prefetch(patient().ahead(100, 100)).unwrap();
+    let mut ids = source.ids();
+    let (next, _) = soon(async { tokio::join!(ids.next(), peer.serve_runs(1)) }).await;
+    assert_eq!(next.unwrap(), 1);
+    // So that the id that comes next lies open in the handle.
+    while ids.try_next().unwrap() < 20 {}
+    drop(peer);
+    soon(client.close()).await;
+    assert_eq!((ids.try_next(), source.ids().try_next()), (None, None));
+    assert!(matches!(soon(ids.next()).await, Err(ClientError::Closed)));
+    let stats = source.stats();
+    assert_eq!((stats.issued, stats.held, stats.wasted_at_end), (20, 0, 80), "{stats:?}");
+}
+
+#[tokio::test]
 async fn handles_outlive_the_runtime_of_their_source_and_know_it() {
     let (mut ids, _source) = std::thread::spawn(|| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
