@@ -12,10 +12,12 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.xuid.client.FakeServer.Asked;
 import org.xuid.client.FakeServer.Peer;
+import org.xuid.client.internal.base.Names;
 import org.xuid.client.internal.wire.Op;
 
 /** Connecting, leaving and coming back. */
@@ -274,6 +276,38 @@ class FleetTest {
             Wait.failure(XuidException.ConnectionLost.class, unlucky);
             Wait.failure(XuidException.ConnectionLost.class, call);
         }
+    }
+
+    @Test
+    void a_name_that_is_looked_up_for_long_costs_a_call_no_more_than_the_time_of_its_dials() throws Exception {
+        CompletableFuture<Void> answers = new CompletableFuture<>();
+        AtomicInteger lookups = new AtomicInteger();
+        try (FakeServer server = new FakeServer()) {
+            XuidOptions options = server.options().connectTimeout(Duration.ofSeconds(1)).reconnectRounds(2);
+            options.settings.names = new Names(host -> {
+                if (lookups.incrementAndGet() == 2) {
+                    answers.join();
+                }
+                return InetAddress.getAllByName(host);
+            });
+            try (XuidClient client = server.connect(options)) {
+                server.peer().close();
+                Wait.until("the end was seen", () -> !client.isConnected());
+                var late = Wait.failure(XuidException.Unreachable.class, client.nextAsync());
+                assertTrue(late.getMessage().contains("1000 ms") && late.isRetryable(), late.getMessage());
+                assertEquals(2, lookups.get(), "the second dial waits for the lookup of the first one");
+                answers.complete(null);
+                Wait.until("the lookup is over", () -> !hasThread("xuid-lookup"));
+                var next = client.nextAsync();
+                server.greet();
+                server.peer().id(server.peer().ask(), 1);
+                assertEquals(1, Wait.soon(next));
+            }
+        }
+    }
+
+    private static boolean hasThread(String name) {
+        return Thread.getAllStackTraces().keySet().stream().anyMatch(thread -> thread.getName().startsWith(name));
     }
 
     @Test

@@ -1,6 +1,7 @@
 package org.xuid.client.internal.base;
 
 import java.io.IOException;
+import java.net.InetAddress;
 import java.net.Socket;
 import java.time.Duration;
 import java.util.List;
@@ -31,6 +32,8 @@ public final class Settings implements Cloneable {
     public Duration firstPause = Duration.ofMillis(20);
     public Duration longestPause = Duration.ofSeconds(2);
     public Duration returnAfter = Duration.ofMinutes(3);
+    /** A copy shares what is being looked up. */
+    public Names names = new Names(InetAddress::getAllByName);
 
     public Settings(List<String> servers) {
         this.servers = servers;

@@ -13,6 +13,7 @@ import java.util.Arrays;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.ScheduledFuture;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import javax.net.ssl.SSLException;
 import javax.net.ssl.SSLSocket;
 import org.xuid.client.Layout;
@@ -125,7 +126,7 @@ final class Dial {
     private void connect(long end) {
         IOException failure = null;
         try {
-            InetAddress[] addresses = InetAddress.getAllByName(host());
+            InetAddress[] addresses = options.names.addresses(host(), end - Time.now());
             for (int at = 0; at < addresses.length; at++) {
                 long left = Math.max(1, Math.min((end - Time.now()) / 1_000_000, Integer.MAX_VALUE));
                 int share = (int) Math.max(1, left / (addresses.length - at));
@@ -146,7 +147,13 @@ final class Dial {
                 }
             }
         } catch (UnknownHostException unknown) {
-            failure = new UnknownHostException("there is no host of that name");
+            failure = unknown;
+        } catch (TimeoutException late) {
+            long limit = options.connectTimeout.toMillis();
+            throw Failures.unreachable(
+                    server, new SocketTimeoutException("its name was not looked up within " + limit + " ms"));
+        } catch (InterruptedException closing) {
+            throw Failures.closed();
         }
         throw unreachable(failure);
     }

@@ -108,7 +108,7 @@ final class Greeting {
         }
     }
 
-    /** A dial that stands still where its own time does not reach, as in looking up the name. */
+    /** A dial that stands still where its own time does not reach. */
     private static XuidException late(String server, Settings options) {
         String text = "nothing within " + options.connectTimeout.toMillis() + " ms";
         return Failures.unreachable(server, new SocketTimeoutException(text));
