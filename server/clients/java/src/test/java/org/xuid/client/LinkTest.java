@@ -406,11 +406,11 @@ class LinkTest {
                 XuidClient client = server.connect(server.options().timeout(Duration.ofMinutes(5)))) {
             CompletableFuture<Long> waiting = client.nextAsync();
             server.peer().expect(Op.NEXT);
-            Object outbox = inner(client, "fleet", "link", "outbox");
-            Field appended = outbox.getClass().getDeclaredField("appended");
-            appended.setAccessible(true);
-            // What is appended to nothing is an error of the client's own.
-            appended.set(outbox, null);
+            Object appended = inner(client, "fleet", "link", "outbox", "appended");
+            Field data = appended.getClass().getDeclaredField("data");
+            data.setAccessible(true);
+            // What is appended to nothing is an error of the client's own. The threads that look for something see none.
+            data.set(appended, null);
             assertThrows(NullPointerException.class, client::next);
             Wait.failure(XuidException.ConnectionLost.class, waiting);
             CompletableFuture<Long> next = client.nextAsync();
