@@ -14,6 +14,7 @@ import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.function.Function;
@@ -400,17 +401,21 @@ class LinkTest {
         }
     }
 
+    /** What is appended to nothing is an error of the client's own. The threads that look for something see none. */
+    private static void tearNextFrame(XuidClient client) throws Exception {
+        Object appended = inner(client, "fleet", "link", "outbox", "appended");
+        Field data = appended.getClass().getDeclaredField("data");
+        data.setAccessible(true);
+        data.set(appended, null);
+    }
+
     @Test
     void an_error_in_the_middle_of_a_frame_ends_the_connection_for_all_at_once() throws Exception {
         try (FakeServer server = new FakeServer();
                 XuidClient client = server.connect(server.options().timeout(Duration.ofMinutes(5)))) {
             CompletableFuture<Long> waiting = client.nextAsync();
             server.peer().expect(Op.NEXT);
-            Object appended = inner(client, "fleet", "link", "outbox", "appended");
-            Field data = appended.getClass().getDeclaredField("data");
-            data.setAccessible(true);
-            // What is appended to nothing is an error of the client's own. The threads that look for something see none.
-            data.set(appended, null);
+            tearNextFrame(client);
             assertThrows(NullPointerException.class, client::next);
             Wait.failure(XuidException.ConnectionLost.class, waiting);
             CompletableFuture<Long> next = client.nextAsync();
@@ -472,6 +477,20 @@ class LinkTest {
     }
 
     @Test
+    void an_error_at_the_next_call_in_line_keeps_no_reply_from_its_caller() throws Exception {
+        try (FakeServer server = new FakeServer();
+                XuidClient client = server.connect(server.options().timeout(Duration.ofMinutes(5)).maxInFlight(1))) {
+            var call = client.nextAsync();
+            Asked asked = server.peer().expect(Op.NEXT);
+            var next = client.nextAsync();
+            tearNextFrame(client);
+            server.peer().id(asked, 1);
+            assertEquals(1, Wait.soon(call));
+            Wait.failure(XuidException.ConnectionLost.class, next);
+        }
+    }
+
+    @Test
     void an_error_at_one_caller_keeps_no_other_from_hearing_of_the_end_of_the_connection() throws Exception {
         Duration patience = Duration.ofMinutes(5);
         try (FakeServer server = new FakeServer();
@@ -487,6 +506,42 @@ class LinkTest {
             FakeServer.Peer peer = server.greet();
             peer.id(peer.expect(Op.NEXT), 7);
             assertEquals(7, Wait.soon(unsent));
+        }
+    }
+
+    @Test
+    void an_error_when_a_call_is_repeated_is_told_to_its_caller() throws Exception {
+        long patience = Duration.ofMinutes(5).toNanos();
+        Call<Long> call = new Call<>(Request.next(0), patience, patience) {
+            private boolean isRepeated;
+
+            @Override
+            public void begin(long now) {
+                if (isRepeated) {
+                    throw new OutOfMemoryError("of a test");
+                }
+                isRepeated = true;
+                super.begin(now);
+            }
+        };
+        try (FakeServer server = new FakeServer(); XuidClient client = server.connect(server.options())) {
+            ((Fleet) inner(client, "fleet")).start(call);
+            server.peer().refuse(server.peer().ask(), 0x8011, 1);
+            Wait.failure(XuidException.ConnectionLost.class, call);
+        }
+    }
+
+    @Test
+    void an_error_in_saying_bye_keeps_no_call_from_being_told_of_the_close() throws Exception {
+        try (FakeServer server = new FakeServer()) {
+            XuidClient client = server.connect(server.options().retryFor(Duration.ofMinutes(5)));
+            var call = client.nextAsync();
+            server.peer().refuse(server.peer().ask(), 0x8011, 30_000);
+            Set<?> paused = (Set<?>) inner(client, "fleet", "paused");
+            Wait.until("it pauses", () -> paused.contains(call));
+            tearNextFrame(client);
+            assertThrows(NullPointerException.class, client::close);
+            Wait.failure(XuidException.Closed.class, call);
         }
     }
 
