@@ -174,6 +174,33 @@ func TestCloseAnswersWhatIsInFlightAndSaysBye(t *testing.T) {
 	}
 }
 
+func TestACloseEndsThePauseBeforeTheNextAttempt(t *testing.T) {
+	c, peer := pair(t, faketest.Start(t, 1), xuid.WithRetryFor(time.Hour))
+	call := next(context.Background(), c)
+	peer.Refuse(peer.Expect(wire.OpNext), 0x8011, time.Minute)
+	go peer.ServeRest(1)
+	c.Close()
+	if r := soon(t, call); r.err != xuid.ErrClosed {
+		t.Fatalf("%+v", r)
+	}
+}
+
+func TestACloseEndsADialThatIsNotAnswered(t *testing.T) {
+	fake := faketest.Start(t, 1)
+	c, peer := pair(t, fake, xuid.WithConnectTimeout(time.Hour))
+	call := next(context.Background(), c)
+	peer.Expect(wire.OpNext)
+	peer.GoAway()
+	peer.Close()
+	silent := fake.Accept()
+	silent.ReadHello()
+	c.Close()
+	if r := soon(t, call); r.err != xuid.ErrClosed {
+		t.Fatalf("%+v", r)
+	}
+	silent.ExpectEnd()
+}
+
 func TestAClosedClientLeavesNoGoroutineBehind(t *testing.T) {
 	before := runtime.NumGoroutine()
 	fake := faketest.Start(t, 1)

@@ -33,7 +33,7 @@ func (f *Fleet) callAgain(ctx context.Context, r *wire.Request, err error) (link
 		if time.Since(begin)+pause > f.options.RetryFor {
 			return link.Answer{}, err
 		}
-		if ended := sleep(ctx, pause); ended != nil {
+		if ended := f.sleep(ctx, pause); ended != nil {
 			return link.Answer{}, ended
 		}
 		var answer link.Answer
@@ -67,7 +67,7 @@ func (f *Fleet) attempt(ctx context.Context, r *wire.Request, patience time.Dura
 	for round := 0; round <= f.options.Rounds; round++ {
 		if round > 0 {
 			if round > 1 {
-				if err := sleep(ctx, pauses.pause()); err != nil {
+				if err := f.sleep(ctx, pauses.pause()); err != nil {
 					return link.Answer{}, err
 				}
 			}

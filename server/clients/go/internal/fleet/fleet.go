@@ -174,7 +174,7 @@ func (f *Fleet) search() (*link.Greeted, int, error) {
 		if round >= f.options.Rounds {
 			return nil, 0, worthWaiting
 		}
-		if err := sleep(f.life, pauses.pause()); err != nil {
+		if err := f.sleep(f.life, pauses.pause()); err != nil {
 			return nil, 0, err
 		}
 	}
@@ -276,7 +276,7 @@ func (f *Fleet) staysAfter(failure *fail.Error) bool {
 }
 
 // Close says BYE, waits until the server has answered what is in flight, or the context ends, and closes. What still waits
-// then is told that the client is closed.
+// then is told that the client is closed; what pauses between two attempts, or waits for a dial, is told so at once.
 func (f *Fleet) Close(ctx context.Context) {
 	f.mu.Lock()
 	wasClosed := f.closed
@@ -289,11 +289,11 @@ func (f *Fleet) Close(ctx context.Context) {
 	if wasClosed {
 		return
 	}
+	f.endLife()
 	f.link.Load().Bye(ctx)
 	for _, l := range links {
 		l.End(errClosed())
 	}
-	f.endLife()
 }
 
 func errClosed() error {

@@ -76,8 +76,8 @@ func (r *Retries) pause(word time.Duration, moves bool) time.Duration {
 	return word + r.backoff.pause()
 }
 
-// sleep waits for so long, or until the context ends.
-func sleep(ctx context.Context, pause time.Duration) error {
+// sleep waits for so long, until the context ends, or until the fleet is closed.
+func (f *Fleet) sleep(ctx context.Context, pause time.Duration) error {
 	if pause <= 0 {
 		return ctx.Err()
 	}
@@ -88,5 +88,7 @@ func sleep(ctx context.Context, pause time.Duration) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	case <-f.life.Done():
+		return errClosed()
 	}
 }
