@@ -201,6 +201,32 @@ func TestACloseEndsADialThatIsNotAnswered(t *testing.T) {
 	silent.ExpectEnd()
 }
 
+func TestAServerThatSendsEveryCallAwayIsDialedAfterAPause(t *testing.T) {
+	fake := faketest.Start(t, 1)
+	// A random part of it: less than the patience of this test is once in a million.
+	c, peer := pair(t, fake, xuid.WithBackoff(1000*time.Hour, 1000*time.Hour))
+	short, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	call := next(short, c)
+	for _, again := range []bool{true, false} {
+		peer.Expect(wire.OpNext)
+		peer.GoAway()
+		peer.Close()
+		if again {
+			peer = fake.Greet()
+		}
+	}
+	third := make(chan *faketest.Peer, 1)
+	go func() { third <- fake.Accept() }()
+	if r := soon(t, call); r.err != context.DeadlineExceeded {
+		t.Fatalf("%+v", r)
+	}
+	fake.Close()
+	if <-third != nil {
+		t.Fatal("a third dial")
+	}
+}
+
 func TestAClosedClientLeavesNoGoroutineBehind(t *testing.T) {
 	before := runtime.NumGoroutine()
 	fake := faketest.Start(t, 1)

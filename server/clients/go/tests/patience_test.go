@@ -60,6 +60,22 @@ func TestASilentServerIsAskedAndThenLeft(t *testing.T) {
 	gives(t, call, 3)
 }
 
+func TestAServerThatAnswersThePingIsAskedAgain(t *testing.T) {
+	c, peer := pair(t, faketest.Start(t, 1), xuid.WithTimeout(600*time.Millisecond))
+	call := next(within(t), c)
+	late := peer.Expect(wire.OpNext)
+	for times := 0; times < 3; times++ {
+		ping := peer.Expect(wire.OpPing)
+		peer.Reply(ping, &ping.Body)
+	}
+	var timeout *xuid.TimeoutError
+	fails(t, call, &timeout)
+	peer.Reply(late, &wiretest.Body{ID: 1})
+	call = next(within(t), c)
+	peer.ServeNext(2)
+	gives(t, call, 2)
+}
+
 func TestAServerThatAnswersAnythingIsNotSilent(t *testing.T) {
 	const limit = 300 * time.Millisecond
 	c, peer := pair(t, faketest.Start(t, 1), xuid.WithTimeout(limit))

@@ -94,6 +94,10 @@ func TestEachIDComesOutOnceOverManyHandlesAndTheBooksBalance(t *testing.T) {
 	}
 	open.Wait()
 	shared.Close()
+	// What it had is settled once.
+	if _, ok := shared.TryNext(); ok {
+		t.Fatal("a handle that was closed gives ids")
+	}
 	seen := map[uint64]bool{}
 	for _, list := range lists {
 		for _, id := range list {

@@ -23,6 +23,8 @@ type stopped struct {
 	hurried, closed bool
 	// replies has each NEXT answered at once with id 7, unheard.
 	replies bool
+	// broken is what a write fails with.
+	broken  error
 	written chan []byte
 }
 
@@ -50,6 +52,9 @@ func (s *stopped) Read(b []byte) (int, error) {
 }
 
 func (s *stopped) Write(b []byte) (int, error) {
+	if s.broken != nil {
+		return 0, s.broken
+	}
 	if header, _ := wire.ParseHeader(b); s.replies && header.Op == wire.OpNext {
 		s.mu.Lock()
 		s.lies = wire.Header{BodyLen: 8, Op: wire.OpNext | wire.ReplyBit, RequestID: header.RequestID}.Append(s.lies)
@@ -76,15 +81,15 @@ func (s *stopped) Close() error {
 	return nil
 }
 
-func startStopped(timeout time.Duration, replies bool) *Link {
-	conn := newStopped(10)
-	conn.replies = replies
+func startStopped(conn *stopped, timeout time.Duration) *Link {
 	return Start(&Greeted{About: About{Server: "s", HelloReply: wire.HelloReply{MaxInFlight: 10}}, conn: conn},
 		&Options{MaxInFlight: 10, Timeout: timeout})
 }
 
 func TestAReplyThatLiesInTheSocketWhenItsTimeIsOverCounts(t *testing.T) {
-	l := startStopped(500*time.Millisecond, true)
+	conn := newStopped(10)
+	conn.replies = true
+	l := startStopped(conn, 500*time.Millisecond)
 	defer l.End(&fail.Error{Kind: fail.Closed})
 	answer, err := l.Call(context.Background(), &wire.Request{Op: wire.OpNext}, Now())
 	if err != nil || answer.ID != 7 {
@@ -93,7 +98,7 @@ func TestAReplyThatLiesInTheSocketWhenItsTimeIsOverCounts(t *testing.T) {
 }
 
 func TestACallWithNothingInTheSocketEndsAtItsTime(t *testing.T) {
-	l := startStopped(20*time.Millisecond, false)
+	l := startStopped(newStopped(10), 20*time.Millisecond)
 	defer l.End(&fail.Error{Kind: fail.Closed})
 	_, err := l.Call(context.Background(), &wire.Request{Op: wire.OpNext}, Now())
 	if !fail.Is(err, fail.Timeout) {
