@@ -198,7 +198,8 @@ func (l *Link) Call(ctx context.Context, r *wire.Request, now int64) (Answer, er
 // submit appends a request when there is a place for one more in flight.
 func (l *Link) submit(ctx context.Context, r *wire.Request, w waiting) (uint64, error) {
 	l.mu.Lock()
-	if l.state == serving && (l.callers >= l.max || len(l.line) > 0) {
+	// With one in line all places are taken: one that is left goes to the next in line (I2).
+	if l.state == serving && l.callers >= l.max {
 		place := make(chan bool, 1)
 		l.line = append(l.line, place)
 		l.mu.Unlock()
