@@ -1,7 +1,6 @@
 // Requests, replies and refusals, against a server in the hands of the test.
 
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
 import { test } from 'node:test';
 
 import {
@@ -11,17 +10,7 @@ import {
 import { readOptions } from '../lib/options.js';
 import { Op } from '../lib/wire.js';
 import { reply } from './support/codec.js';
-import { Fake, serveIds, soon } from './support/fake.js';
-
-const QUICK = { firstPauseMs: 1, longestPauseMs: 20 };
-
-/** A client of a fake server, the server and its end of the connection; all are closed after the test. */
-async function pair(t, options = {}, hello = {}) {
-  const fake = await Fake.start(hello);
-  t.after(() => fake.close());
-  const [client, peer] = await Promise.all([connect(fake.address, { ...QUICK, ...options }), fake.greet()]);
-  return { client, fake, peer };
-}
+import { Fake, pair, soon } from './support/fake.js';
 
 test('HELLO carries token, cluster and name, and the reply is told', async (t) => {
   const cluster = '07'.repeat(16);
@@ -318,22 +307,12 @@ test('after close every call says so, also those in flight, and the server is to
   assert.equal(asked.op, Op.NEXT);
 });
 
-/** The next request that is no PING of the link's own; those are answered. */
-async function askBesidePings(peer) {
-  let asked = await peer.ask();
-  while (asked.op === Op.PING) {
-    peer.answer(asked, asked.body);
-    asked = await peer.ask();
-  }
-  return asked;
-}
-
 test('a call that gives up ends alone, and its late reply meets no other call', async (t) => {
   const { client, peer } = await pair(t, { timeoutMs: 1_000 });
   const late = client.next();
   const first = await peer.ask();
   // The link asks whether the server is there, and is told so while the call gives up.
-  const second = askBesidePings(peer);
+  const second = peer.askBesidePings();
   await assert.rejects(soon(late), TimeoutError);
   const call = client.next();
   peer.answer(first, { id: 1 });
@@ -398,25 +377,4 @@ test('the worker lies lowest where the layout says so, and another face is refus
 test('opaque ids are taken apart by the server alone', async (t) => {
   const { client } = await pair(t, {}, { face: 2 });
   assert.throws(() => client.timeOf(5n), (error) => error instanceof UsageError && /opaque.*decode/.test(error.message));
-});
-
-test('a client without use does not keep its process running', async (t) => {
-  const fake = await Fake.start();
-  t.after(() => fake.close());
-  const code = `import { connect } from 'xuid-client';
-    const c = await connect(process.argv[1]);
-    console.log(await c.next());`;
-  const child = spawn(process.execPath, ['--input-type=module', '-e', code, fake.address], {
-    cwd: new URL('..', import.meta.url), stdio: ['ignore', 'pipe', 'inherit'],
-  });
-  let printed = '';
-  child.stdout.on('data', (chunk) => {
-    printed += chunk;
-  });
-  const ended = new Promise((resolve) => {
-    child.once('close', resolve);
-  });
-  serveIds(await fake.greet(), { next: 77n });
-  assert.equal(await soon(ended), 0);
-  assert.equal(printed.trim(), '77n');
 });

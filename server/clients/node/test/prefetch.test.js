@@ -3,19 +3,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { ClosedError, RefusedError, UsageError, WrongClusterError, connect } from 'xuid-client';
+import { ClosedError, RefusedError, UsageError, WrongClusterError } from 'xuid-client';
 import { Op } from '../lib/wire.js';
 import { RefillSize } from '../lib/refill_size.js';
-import { Fake, serveIds, soon, until } from './support/fake.js';
-
-const QUICK = { firstPauseMs: 1, longestPauseMs: 20 };
-
-async function pair(t, hello = {}) {
-  const fake = await Fake.start(hello);
-  t.after(() => fake.close());
-  const [client, peer] = await Promise.all([connect(fake.address, QUICK), fake.greet()]);
-  return { client, fake, peer };
-}
+import { pair, serveIds, soon, standStill, until } from './support/fake.js';
 
 /** Answers a RUNS with one run. */
 function put(peer, asked, first, stride = 1) {
@@ -61,11 +52,6 @@ test('the stride of a run is kept, over the border of the low half of an id too'
   while (source.held > 0) rest.push(...source.takeMany(4));
   assert.deepEqual(rest, Array.from({ length: 14 }, (_, at) => first + BigInt(at + 2) * 1_000_003n));
 });
-
-/** The loop stands still, as in a long computation: no timer can run meanwhile. */
-function standStill(ms) {
-  for (const end = Date.now() + ms; Date.now() < end;);
-}
 
 test('no id is handed out at its age, though the loop stood still', async (t) => {
   const { client, peer } = await pair(t);

@@ -2,7 +2,9 @@
 
 import { Buffer } from 'node:buffer';
 import net from 'node:net';
+import { performance } from 'node:perf_hooks';
 
+import { connect } from 'xuid-client';
 import { HEADER_LEN, Op } from '../../lib/wire.js';
 import { PREFACE, goaway, header, readRequest, reply } from './codec.js';
 
@@ -27,6 +29,11 @@ export async function until(condition) {
       setTimeout(resolve, 1);
     });
   }
+}
+
+/** The loop stands still, as in a long computation or a process that was stopped: no timer can run meanwhile. */
+export function standStill(ms) {
+  for (const end = performance.now() + ms; performance.now() < end;);
 }
 
 export const HELLO = Object.freeze({
@@ -78,6 +85,15 @@ export class Fake {
       this.server.close(resolve);
     });
   }
+}
+
+/** A client of a fake server, the server and its end of the connection; all are closed after the test. */
+export async function pair(t, options = {}, hello = {}) {
+  const fake = await Fake.start(hello);
+  t.after(() => fake.close());
+  const quick = { firstPauseMs: 1, longestPauseMs: 20 };
+  const [client, peer] = await Promise.all([connect(fake.address, { ...quick, ...options }), fake.greet()]);
+  return { client, fake, peer };
 }
 
 /** The server's end of a connection. */
@@ -133,6 +149,16 @@ export class Peer {
     const frame = await this.frame();
     if (frame === undefined) throw new Error('the client closed, and a request was expected');
     return frame;
+  }
+
+  /** The next request that is no PING of the link's own; those are answered. */
+  async askBesidePings() {
+    let asked = await this.ask();
+    while (asked.op === Op.PING) {
+      this.answer(asked, asked.body);
+      asked = await this.ask();
+    }
+    return asked;
   }
 
   /** Reads HELLO and answers it. */
