@@ -72,10 +72,9 @@ export class Stream {
     this.#socket.write(bytes);
   }
 
-  /** Whether the connection keeps the process running. */
-  hold(holds) {
-    if (holds) this.#socket.ref();
-    else this.#socket.unref();
+  /** From now on it does not keep the process running: each call that waits has a timer that does. */
+  release() {
+    this.#socket.unref();
   }
 
   destroy() {

@@ -56,7 +56,7 @@ export class Link {
     this.#room = Math.min(options.maxInFlight, Math.max(1, served.limits.maxInFlight));
     stream.onRead = () => this.#read();
     stream.onEnd = () => this.end(new ConnectionLostError(served.server, stream.failure));
-    stream.hold(false);
+    stream.release();
     // What came behind the greeting.
     this.#read();
     if (stream.isOver) stream.onEnd();
@@ -168,7 +168,6 @@ export class Link {
       settle(call, call.reject, error);
       return;
     }
-    if (this.#pending.size === 0) this.#stream.hold(true);
     this.#inFlight += 1;
     this.#append(id, call, bytes);
   }
@@ -210,7 +209,6 @@ export class Link {
     }
     if (this.#state === 'ended') return;
     this.#admit();
-    if (this.#pending.size === 0) this.#stream.hold(false);
     this.#endIfLeft();
   }
 

@@ -32,3 +32,14 @@ async function printed(t, code, serve) {
 test('a client without use does not keep its process running', async (t) => {
   assert.equal(await printed(t, 'console.log(await c.next());', (peer) => serveIds(peer, { next: 77n })), '77n');
 });
+
+test('a call that gave up does not keep its process running, on a connection that was sent away neither', async (t) => {
+  const code = 'await c.next({ signal: AbortSignal.timeout(200) }).catch((error) => console.log(error.name));';
+  for (const away of [false, true]) {
+    const serve = async (peer) => {
+      await peer.ask();
+      if (away) peer.goaway();
+    };
+    assert.equal(await printed(t, code, serve), 'TimeoutError');
+  }
+});
