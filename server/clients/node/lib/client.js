@@ -114,7 +114,7 @@ export class Client {
         if (!(error instanceof XuidError) || !error.retryable) throw error;
         const pauseMs = this.pauseMs(retries, error);
         if (now() - begin + pauseMs > retryForMs) throw error;
-        await pause(pauseMs, signal);
+        await pause(pauseMs, signal, this.#fleet.life);
       }
     }
   }
@@ -137,8 +137,9 @@ export class Client {
     return retries.pauseMs(error, leadsElsewhere(error) && !this.#fleet.staysAfter(error));
   }
 
-  get isClosed() {
-    return this.#fleet.isClosed;
+  /** A signal that a close aborts. */
+  get life() {
+    return this.#fleet.life;
   }
 
   /** What changes when ids that are held are void. */
@@ -151,14 +152,14 @@ export class Client {
    * once, if it could not be sent, or if the server said GOAWAY and closed without an answer.
    */
   async #attempt(request, patienceMs, signal) {
-    const { options } = this.#fleet;
+    const { options, life } = this.#fleet;
     const begin = now();
     const limitMs = patienceMs + (request.waitMs ?? 0);
     const late = () => TimeoutError.ofServer(this.served.server, limitMs);
     let backoff;
     // A link can end between getting it and using it, but a server that always does so is as good as lost.
     for (let round = 0; round <= options.reconnectRounds; round += 1) {
-      if (round > 1) await pause((backoff ??= new Backoff(options)).pauseMs(), signal);
+      if (round > 1) await pause((backoff ??= new Backoff(options)).pauseMs(), signal, life);
       let link = this.#fleet.serving();
       if (link === undefined) {
         link = await within(this.#fleet.link(), Math.max(0, begin + limitMs - now()), signal, late);

@@ -8,6 +8,7 @@ import {
   ConnectionLostError, ProtocolError, RefusedError, UnreachableError, WrongClusterError, statusName,
 } from './errors.js';
 import { Breach, REPLY_ROOM, checkHeader, readError, readHeader, readReply } from './replies.js';
+import { onAbort } from './waiting.js';
 import { HEADER_LEN, OPAQUE, Op, PREFACE, REPLY_BIT, VERSION, encodeRequest } from './wire.js';
 
 /** The request id of HELLO; those of a link are above. */
@@ -82,8 +83,11 @@ export class Stream {
   }
 }
 
-/** Connects and says HELLO, within `connectTimeoutMs`: the stream, and what the server said of itself. */
-export function dial(server, options) {
+/**
+ * Connects and says HELLO, within `connectTimeoutMs` and before `signal` aborts: the stream, and what the server said of
+ * itself.
+ */
+export function dial(server, options, signal) {
   return new Promise((resolve, reject) => {
     const socket = open(server, options);
     // Without it a small request waits for the acknowledgement of the one before, 40 ms and more.
@@ -91,6 +95,7 @@ export function dial(server, options) {
     const stream = new Stream(socket);
     const settle = (how, value) => {
       clearTimeout(timer);
+      off();
       stream.onRead = undefined;
       stream.onEnd = undefined;
       if (how === reject) stream.destroy();
@@ -100,6 +105,7 @@ export function dial(server, options) {
       const cause = new Error(`it did not answer within ${options.connectTimeoutMs} ms`);
       settle(reject, new UnreachableError(server.name, cause));
     }, options.connectTimeoutMs);
+    const off = onAbort(signal, () => settle(reject, signal.reason));
     let connected = false;
     socket.once(options.tls ? 'secureConnect' : 'connect', () => {
       connected = true;

@@ -36,6 +36,8 @@ export class Fleet {
   #dialed;
   #dialing;
   #isClosed = false;
+  /** Aborted by a close: what pauses, dials or waits for ids is told. */
+  #end = new AbortController();
   /** When the home is to be tried again, while the link is to another server. */
   #returnAt = Infinity;
 
@@ -58,8 +60,9 @@ export class Fleet {
     return this.#link.served;
   }
 
-  get isClosed() {
-    return this.#isClosed;
+  /** A signal that a close aborts, with ClosedError. */
+  get life() {
+    return this.#end.signal;
   }
 
   /** How many servers there are to choose from. */
@@ -97,14 +100,15 @@ export class Fleet {
 
   /** Whether the server that this is an error of is still the one in use. */
   staysAfter(error) {
-    return !this.#isClosed && this.#link.isServing && this.#link.served.server === error.server;
+    return this.#link.isServing && this.#link.served.server === error.server;
   }
 
-  /** Says BYE and closes. Whoever waits for a reply is told ClosedError. */
+  /** Says BYE and closes. Whoever waits is told ClosedError: for a reply behind BYE, for anything else at once. */
   async close() {
     if (this.#isClosed) return;
     this.#isClosed = true;
     this.generation += 1;
+    this.#end.abort(new ClosedError());
     await this.#link.bye();
     for (const link of this.#links) link.end(new ClosedError());
   }
@@ -147,26 +151,19 @@ export class Fleet {
         try {
           return this.#use(new Link(await this.#dialPinned(at), this.options), at);
         } catch (error) {
-          if (this.#isClosed) throw new ClosedError();
           errors.push(error);
         }
       }
       if (round >= this.options.reconnectRounds || errors.every((error) => !error.retryable)) throw worstOf(errors);
-      await pause(backoff.pauseMs());
+      await pause(backoff.pauseMs(), this.life);
     }
   }
 
   /** The home is tried, while calls go on where they are. */
   async #goHome() {
     this.#returnAt = now() + this.options.returnAfterMs;
-    const left = this.#link;
     try {
-      const link = new Link(await this.#dialPinned(this.#home), this.options);
-      if (this.#isClosed || this.#link !== left) {
-        link.end(new ClosedError());
-        return;
-      }
-      this.#use(link, this.#home);
+      this.#use(new Link(await this.#dialPinned(this.#home), this.options), this.#home);
     } catch {
       // It is tried again after the same time.
     }
@@ -176,7 +173,7 @@ export class Fleet {
     // Before the dial: the next caller must not begin at the same silent server.
     this.#next = (at + 1) % this.#servers.length;
     this.#dialed[at] = now();
-    return dial(this.#servers[at], this.options);
+    return dial(this.#servers[at], this.options, this.life);
   }
 
   async #dialPinned(at) {

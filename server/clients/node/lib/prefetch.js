@@ -12,7 +12,7 @@
 //   the wall, which also counts the time in which the machine was suspended; so none is 2 s after its reply arrived;
 // - P3 what is held is void at once when the client is closed, or meets a server of another cluster.
 
-import { ClosedError, RefusedError, TimeoutError, UsageError, XuidError } from './errors.js';
+import { RefusedError, TimeoutError, UsageError, XuidError } from './errors.js';
 import { RefillSize } from './refill_size.js';
 import { now, onAbort } from './waiting.js';
 import { checkInteger } from './wire.js';
@@ -283,20 +283,24 @@ export class Prefetch {
       this.#resume = undefined;
       if (this.#waiters.size > 0) this.#open();
     }, this.#resumeAt - time);
+    // Those who wait keep the process running.
+    this.#resume.unref();
   }
 
   #wait(signal) {
     return new Promise((resolve, reject) => {
-      if (this.#client.isClosed) throw new ClosedError();
+      const { life } = this.#client;
       const waiter = { resolve, reject };
       waiter.end = (settle, value) => {
         clearTimeout(timer);
         off?.();
+        offLife();
         this.#waiters.delete(waiter);
         settle(value);
       };
       const timer = setTimeout(() => this.#giveUp(waiter), this.#options.waitMs);
       const off = signal && onAbort(signal, () => waiter.end(reject, signal.reason));
+      const offLife = onAbort(life, () => waiter.end(reject, life.reason));
       // What was given up is tried again for somebody who waits.
       if (this.#failure?.retryable === false) this.#resumeAt = 0;
       this.#waiters.add(waiter);

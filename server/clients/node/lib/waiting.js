@@ -57,17 +57,16 @@ export function within(promise, limitMs, signal, lateError) {
   });
 }
 
-/** A pause that an abort ends with the signal's reason. */
-export function pause(ms, signal) {
+/** A pause that an abort of any of these signals ends with its reason. */
+export function pause(ms, ...signals) {
   return new Promise((resolve, reject) => {
-    const timer = after(() => {
-      off?.();
-      resolve();
-    }, ms);
-    const off = signal && onAbort(signal, () => {
+    const timer = after(() => end(resolve), ms);
+    const offs = signals.map((signal) => signal && onAbort(signal, () => end(reject, signal.reason)));
+    const end = (settle, value) => {
       clearTimeout(timer);
-      reject(signal.reason);
-    });
+      for (const off of offs) off?.();
+      settle(value);
+    };
   });
 }
 

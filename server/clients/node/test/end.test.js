@@ -1,10 +1,75 @@
-// What a client keeps running, and until when.
+// What a close, a silence and a caller that gives up end: calls, connections and the process, in time and not too early.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
+import net from 'node:net';
 import { test } from 'node:test';
 
-import { Fake, serveIds, soon } from './support/fake.js';
+import { ClosedError } from 'xuid-client';
+import { Op } from '../lib/wire.js';
+import { Fake, pair, serveIds, soon } from './support/fake.js';
+
+/** Pauses of up to 24 days: one that is shorter than a test is drawn once in a million. */
+const ENDLESS = { firstPauseMs: 2 ** 31 - 1, longestPauseMs: 2 ** 31 - 1 };
+
+test('a close ends the pause before the next attempt', async (t) => {
+  const { client, peer } = await pair(t, { retryForMs: 60_000 });
+  const call = client.next();
+  peer.refuse(await peer.ask(), 0x8011, 30_000);
+  const closed = client.close();
+  peer.answer(await peer.ask());
+  await soon(closed);
+  await assert.rejects(soon(call), ClosedError);
+});
+
+test('a close ends a dial that is not answered', async (t) => {
+  const { client, fake, peer } = await pair(t, { connectTimeoutMs: 60_000 });
+  const call = client.next();
+  await peer.ask();
+  peer.goaway();
+  peer.socket.end();
+  const silent = await fake.accept();
+  await silent.ask();
+  await soon(client.close());
+  await assert.rejects(soon(call), ClosedError);
+  await silent.expectEnd();
+});
+
+/** Until the test is over each socket that the client opens is shown before it is used. */
+function onDial(t, show) {
+  const { connect: open } = net;
+  t.after(() => {
+    net.connect = open;
+  });
+  net.connect = (address) => {
+    const socket = open(address);
+    show(socket);
+    return socket;
+  };
+}
+
+test('a close ends the pause before the servers are tried again', async (t) => {
+  const { client, fake, peer } = await pair(t, ENDLESS);
+  onDial(t, (socket) => socket.once('close', () => setImmediate(() => client.close())));
+  const call = client.next();
+  await peer.ask();
+  peer.goaway();
+  await fake.close();
+  await assert.rejects(soon(call), ClosedError);
+});
+
+test('a connection that stands only when the client is closed is closed', async (t) => {
+  const { client, fake, peer } = await pair(t);
+  // In the turn in which the greeting comes, before the client goes on with it.
+  onDial(t, (socket) => socket.once('data', () => queueMicrotask(() => client.close())));
+  const call = client.next();
+  await peer.ask();
+  peer.goaway();
+  peer.socket.end();
+  const second = await fake.greet();
+  await assert.rejects(soon(call), ClosedError);
+  await second.expectEnd();
+});
 
 /** What is printed by a process that makes `c`, a client, and runs this, when it has ended. */
 async function printed(t, code, serve) {
@@ -42,4 +107,19 @@ test('a call that gave up does not keep its process running, on a connection tha
     };
     assert.equal(await printed(t, code, serve), 'TimeoutError');
   }
+});
+
+test('a client that is closed does not keep its process running, whatever it waited for', async (t) => {
+  const code = `const ids = c.prefetch({ waitMs: 60_000 });
+    const waiting = [ids.next(), c.next()].map((call) => call.catch((error) => console.log(error.name)));
+    while (ids.failure === undefined) await new Promise((resolve) => setTimeout(resolve, 1));
+    await c.close();
+    await Promise.all(waiting);`;
+  const refuse = async (peer) => {
+    for (let asked = await peer.frame(); asked !== undefined; asked = await peer.frame()) {
+      if (asked.op === Op.BYE) peer.answer(asked);
+      else peer.refuse(asked, 0x8011, 30_000);
+    }
+  };
+  assert.equal(await printed(t, code, refuse), 'ClosedError\nClosedError');
 });

@@ -179,6 +179,18 @@ test('who waits is told of a refusal that stays, and of the time being over', as
   await assert.rejects(soon(aborted), { name: 'AbortError' });
 });
 
+test('a close ends the wait for ids that are asked for later', async (t) => {
+  const { client, peer } = await pair(t);
+  const source = client.prefetch({ waitMs: 60_000 });
+  const call = source.next();
+  peer.refuse(await peer.ask(), 0x8011, 60_000);
+  await until(() => source.failure !== undefined);
+  const closed = client.close();
+  await assert.rejects(soon(call), ClosedError);
+  peer.answer(await peer.ask());
+  await soon(closed);
+});
+
 test('a refusal that passes is asked again, and who waits gets its id', async (t) => {
   const { client, peer } = await pair(t);
   const source = client.prefetch({ waitMs: 10_000 });

@@ -25,7 +25,7 @@ test('the types fit their use', { skip }, () => {
 
 test('every public name has a type, and every class its methods', () => {
   const types = readFileSync(new URL('../index.d.ts', import.meta.url), 'utf8');
-  const inner = new Set(['constructor', 'call', 'json', 'ahead', 'retries', 'pauseMs', 'generation', 'isClosed']);
+  const inner = new Set(['constructor', 'call', 'json', 'ahead', 'retries', 'pauseMs', 'generation', 'life']);
   for (const [name, value] of Object.entries(library)) {
     const [, declared] = types.split(new RegExp(`export (?:class|function) ${name}\\b`));
     assert.ok(declared, `${name} has no type`);
