@@ -5,9 +5,9 @@ import { spawn } from 'node:child_process';
 import net from 'node:net';
 import { test } from 'node:test';
 
-import { ClosedError } from 'xuid-client';
+import { ClosedError, TimeoutError } from 'xuid-client';
 import { Op } from '../lib/wire.js';
-import { Fake, pair, serveIds, soon } from './support/fake.js';
+import { Fake, pair, serveIds, soon, standStill } from './support/fake.js';
 
 /** Pauses of up to 24 days: one that is shorter than a test is drawn once in a million. */
 const ENDLESS = { firstPauseMs: 2 ** 31 - 1, longestPauseMs: 2 ** 31 - 1 };
@@ -69,6 +69,74 @@ test('a connection that stands only when the client is closed is closed', async 
   const second = await fake.greet();
   await assert.rejects(soon(call), ClosedError);
   await second.expectEnd();
+});
+
+test('a server that sends every call away is dialed after a pause', async (t) => {
+  const { client, fake, peer } = await pair(t, ENDLESS);
+  const call = client.next({ signal: AbortSignal.timeout(1_000) });
+  await peer.ask();
+  peer.goaway();
+  peer.socket.end();
+  const second = await fake.greet();
+  await second.ask();
+  second.goaway();
+  second.socket.end();
+  await assert.rejects(soon(call), { name: 'TimeoutError' });
+  assert.equal(fake.peers.length, 2);
+});
+
+test('a connection that was sent away ends in any case', async (t) => {
+  const { client, fake, peer } = await pair(t);
+  const call = client.array(2, { waitMs: 60_000 });
+  await peer.ask();
+  const { setTimeout: after } = globalThis;
+  t.after(() => {
+    globalThis.setTimeout = after;
+  });
+  // It may live for the longest wait of a request, and some.
+  globalThis.setTimeout = (callback, ms) => after(callback, ms > 60_000 ? 1 : ms);
+  peer.goaway();
+  await peer.expectEnd();
+  globalThis.setTimeout = after;
+  const second = await fake.greet();
+  second.answer(await second.ask(), { ids: [1, 2] });
+  assert.deepEqual(await soon(call), [1n, 2n]);
+});
+
+test('a call that gives up in line is not sent', async (t) => {
+  const { client, peer } = await pair(t, { timeoutMs: 300 }, { max_in_flight: 1 });
+  const calls = [client.next(), client.next()];
+  const late = await peer.ask();
+  const asked = peer.askBesidePings();
+  await Promise.all(calls.map((call) => assert.rejects(soon(call), TimeoutError)));
+  const call = client.next();
+  peer.answer(late, { id: 1 });
+  peer.answer(await asked, { id: 2 });
+  assert.equal(await soon(call), 2n);
+});
+
+test('a reply that lies in the socket when its time is over counts', async (t) => {
+  const { client, peer } = await pair(t, { timeoutMs: 200 });
+  const call = client.next();
+  peer.answer(await peer.ask(), { id: 5 });
+  standStill(300);
+  assert.equal(await soon(call), 5n);
+});
+
+test('the reply to a PING that lies in the socket when the silence is over keeps the connection', async (t) => {
+  const { client, fake, peer } = await pair(t, { timeoutMs: 400 });
+  const call = client.next();
+  const late = await peer.ask();
+  const ping = await peer.ask();
+  assert.equal(ping.op, Op.PING);
+  peer.answer(ping, ping.body);
+  standStill(400);
+  await assert.rejects(soon(call), TimeoutError);
+  peer.answer(late, { id: 1 });
+  const next = client.next();
+  peer.answer(await peer.askBesidePings(), { id: 2 });
+  assert.equal(await soon(next), 2n);
+  assert.equal(fake.peers.length, 1);
 });
 
 /** What is printed by a process that makes `c`, a client, and runs this, when it has ended. */

@@ -6,6 +6,7 @@ import { test } from 'node:test';
 import {
   ClosedError, ConnectionLostError, RefusedError, TimeoutError, UnreachableError, WrongClusterError, connect,
 } from 'xuid-client';
+import { Retries } from '../lib/waiting.js';
 import { Fake, serveIds, soon, until } from './support/fake.js';
 
 const QUICK = { firstPauseMs: 1, longestPauseMs: 20, retryForMs: 10_000 };
@@ -162,6 +163,12 @@ test('a server that is merely busy is stayed with', async (t) => {
     await assert.rejects(soon(call), RefusedError);
   }
   assert.equal(other.peers.length, 1, 'only the greeting at the beginning');
+});
+
+test('a server that names a pause of weeks is asked again in a minute', () => {
+  const retries = new Retries({ firstPauseMs: 1, longestPauseMs: 1 }, 1);
+  const pauseMs = retries.pauseMs({ retryAfterMs: 2 ** 32 - 1 }, false);
+  assert.ok(pauseMs >= 60_000 && pauseMs <= 60_001, `${pauseMs}`);
 });
 
 test('a silent server is left when a call gives up, if there is another one', async (t) => {

@@ -53,6 +53,15 @@ test('the stride of a run is kept, over the border of the low half of an id too'
   assert.deepEqual(rest, Array.from({ length: 14 }, (_, at) => first + BigInt(at + 2) * 1_000_003n));
 });
 
+/** What the clock of the wall says until the test is over, where it would say so much. */
+function setWall(t, says) {
+  const { now } = Date;
+  t.after(() => {
+    Date.now = now;
+  });
+  Date.now = () => says(now());
+}
+
 test('no id is handed out at its age, though the loop stood still', async (t) => {
   const { client, peer } = await pair(t);
   const counter = { next: 1n };
@@ -69,6 +78,9 @@ test('no id is handed out at its age, though the loop stood still', async (t) =>
 
 test('a reply that lay in the socket past the age of its ids yields none of them', async (t) => {
   const { client, peer } = await pair(t);
+  // As within one millisecond of the last look at what is held.
+  const wall = Date.now();
+  setWall(t, () => wall);
   const source = client.prefetch({ least: 4, most: 4, maxAgeMs: 60 });
   const call = source.next();
   const asked = await peer.ask();
@@ -83,11 +95,17 @@ test('the clock of the wall counts as well, which goes on while the machine is s
   const source = client.prefetch({ least: 4, most: 4 });
   put(peer, await peer.ask(), 1);
   assert.equal(await soon(source.next()), 1n);
-  const { now } = Date;
-  t.after(() => {
-    Date.now = now;
-  });
-  Date.now = () => now() + 1_000;
+  setWall(t, (ms) => ms + 1_000);
+  assert.equal(source.take(), undefined);
+});
+
+test('nothing gets younger by a clock of the wall that is set back', async (t) => {
+  const { client, peer } = await pair(t);
+  const source = client.prefetch({ least: 4, most: 4, maxAgeMs: 500 });
+  put(peer, await peer.ask(), 1);
+  assert.equal(await soon(source.next()), 1n);
+  setWall(t, (ms) => ms - 60_000);
+  standStill(500);
   assert.equal(source.take(), undefined);
 });
 
@@ -106,6 +124,9 @@ test('an idle source asks for nothing', async (t) => {
 
 test('a close makes void what is held, at once', async (t) => {
   const { client, peer } = await pair(t);
+  // As within one millisecond of the last look at what is held.
+  const wall = Date.now();
+  setWall(t, () => wall);
   const source = client.prefetch();
   put(peer, await peer.ask(), 1);
   assert.equal(await soon(source.next()), 1n);
@@ -177,6 +198,14 @@ test('who waits is told of a refusal that stays, and of the time being over', as
   const aborted = client.prefetch().next({ signal: controller.signal });
   controller.abort();
   await assert.rejects(soon(aborted), { name: 'AbortError' });
+});
+
+test('who waits is given what lies in the socket when the time is over', async (t) => {
+  const { client, peer } = await pair(t);
+  const call = client.prefetch({ waitMs: 200 }).next();
+  put(peer, await peer.ask(), 1);
+  standStill(300);
+  assert.equal(await soon(call), 1n);
 });
 
 test('a close ends the wait for ids that are asked for later', async (t) => {
