@@ -64,6 +64,7 @@ class Forks(unittest.TestCase):
         holders = [kind() for _ in range(20) for kind in (Hears, Breaks)]
         with mock.patch.object(process, "_holders", holders), contextlib.suppress(RuntimeError):
             process._in_child()
+        process._free_signals()
         self.assertEqual(len(told), 20)
 
     def test_a_waiter_that_a_thread_of_the_parent_had_told_may_be_told_again(self):
@@ -522,6 +523,74 @@ class Handlers(Stories):
         numbers.append(client.next())
         serving.result(PATIENCE)
         self.assertEqual(sorted(numbers), [1, 2])
+
+    def test_a_thread_that_forks_handles_no_signal_until_all_are_told_and_then_as_before(self):
+        ran = []
+
+        def handler(*_):
+            ran.append(len(ran))
+            raise Interrupt
+
+        before = signal.signal(signal.SIGUSR1, handler)
+        self.addCleanup(signal.signal, signal.SIGUSR1, before)
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        # Not every embedding says before a fork that it will.
+        for at, hold in enumerate((process._hold_signals, process._in_child)):
+            with mock.patch.object(process, "_holders", []):
+                hold()
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+            self.assertEqual(len(ran), at)
+            with self.assertRaises(Interrupt):
+                process._free_signals()
+            process._free_signals()
+            self.assertEqual(len(ran), at + 1)
+            self.assertEqual((signal.pthread_sigmask(signal.SIG_BLOCK, ()), process._forking.blocked), (mask, None))
+
+    @unittest.skipUnless(hasattr(os, "fork"), "this system does not fork")
+    def test_a_signal_that_comes_before_a_child_is_told_of_its_fork_finds_nothing_of_its_parent(self):
+        class Holders(list):
+            """Before any of them is told, a signal comes."""
+
+            add = list.append
+
+            def __iter__(self):
+                os.kill(os.getpid(), signal.SIGUSR1)
+                return super().__iter__()
+
+        for raises in (False, True):
+            client = self.client(self.mill().address)
+            ids, found = client.prefetch(least=1_000), []
+            drawn = [next(ids)]
+            until(lambda ids=ids: ids._source._pool.held)
+
+            def handler(*_, raises=raises, ids=ids, found=found):
+                if raises:
+                    raise Interrupt
+                found.append(next(ids))
+
+            before = signal.signal(signal.SIGUSR1, handler)
+            self.addCleanup(signal.signal, signal.SIGUSR1, before)
+            mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+            read, write = os.pipe()
+            with contextlib.ExitStack() as patches:
+                patches.enter_context(mock.patch.object(process, "_holders", Holders(process._holders)))
+                patches.enter_context(mock.patch.object(process, "_hold_signals"))
+                patches.enter_context(mock.patch.object(sys, "unraisablehook"))
+                child = os.fork()
+            if not child:
+                with contextlib.suppress(XuidError):
+                    found += [next(ids) for _ in range(100)]
+                if signal.pthread_sigmask(signal.SIG_BLOCK, ()) == mask:
+                    os.write(write, b"".join(b"%d " % number for number in found))
+                os._exit(0)
+            os.close(write)
+            self.assertEqual(signal.pthread_sigmask(signal.SIG_BLOCK, ()), mask)
+            drawn += [next(ids) for _ in range(1_000)]
+            with os.fdopen(read) as pipe:
+                children = {int(number) for number in pipe.read().split()}
+            os.waitpid(child, 0)
+            self.assertEqual(len(children), 100 if raises else 101)
+            self.assertEqual(children & set(drawn), set())
 
     @unittest.skipUnless(hasattr(os, "fork"), "this system does not fork")
     def test_a_child_waits_for_no_thread_of_its_parent(self):

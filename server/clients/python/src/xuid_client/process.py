@@ -3,6 +3,10 @@
 A child has the memory of its parent: the same prefetched ids, and the same connection. So whatever holds either is kept
 here, and is told in the child, before the child's own code goes on. Python does that for :func:`os.fork`, and so for
 multiprocessing, gunicorn and uWSGI; a fork that a library makes past Python is not noticed.
+
+What tells them is code of Python, in which a signal's handler would run: one that draws would get an id of the parent, and one
+that raises would leave some untold. So the thread that forks has its signals blocked until all are told. Those that come
+meanwhile are handled then.
 """
 
 from __future__ import annotations
@@ -10,6 +14,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import signal
+import threading
 import time
 import weakref
 from typing import Any, Callable
@@ -30,7 +36,34 @@ def tell_of_forks(holder: Any) -> None:
     _holders.add(holder)
 
 
+class _Forking(threading.local):
+    """What a thread that forks had blocked before; None: it does not fork."""
+
+    blocked: set[Any] | None = None
+
+
+_forking = _Forking()
+
+
+def _hold_signals() -> None:
+    if not hasattr(signal, "pthread_sigmask"):
+        return
+    if _forking.blocked is None:
+        # By itself: what a call returns is lost where a handler raises at its end.
+        _forking.blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+
+
+def _free_signals() -> None:
+    """In parent and child. What came meanwhile is handled in here."""
+    if _forking.blocked is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, _forking.blocked)
+        _forking.blocked = None
+
+
 def _in_child() -> None:
+    # Not every embedding says before a fork that it will.
+    _hold_signals()
     # Each of them, whatever becomes of another one: a thread of the parent may have been in the middle of anything.
     with contextlib.ExitStack() as told:
         for holder in list(_holders):
@@ -38,4 +71,7 @@ def _in_child() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
+    os.register_at_fork(before=_hold_signals, after_in_child=_in_child)
+    for _ in range(2):
+        # Once more, for what a handler that raises in the first one keeps it from.
+        os.register_at_fork(after_in_child=_free_signals, after_in_parent=_free_signals)
