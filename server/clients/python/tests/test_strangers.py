@@ -18,7 +18,8 @@ import unittest
 from unittest import mock
 
 from xuid_client import Client, Closed, ConnectionLost, Timeout, Unreachable, XuidError, process, wire
-from xuid_client.link import threads
+from xuid_client.link import thread_link, threads
+from xuid_client.link.mutex import Mutex
 from xuid_client.link.thread_link import Waiter
 
 from .support import frames
@@ -349,9 +350,9 @@ class Writes(Stories):
     def neighbours(self, call):
         return self.begin(call).result(PATIENCE)
 
-    def connected(self):
+    def connected(self, **options):
         """A client whose callers write."""
-        client = self.client(self.mill().address)
+        client = self.client(self.mill().address, **options)
         client.next()
         until(lambda: not client._fleet._link._writes.locked())
         return client
@@ -410,6 +411,31 @@ class Writes(Stories):
             numbers = [self.begin(client.next) for _ in range(8)] + [self.begin(client.ping, b"12345") for _ in range(2)]
             self.assertTrue(all(number.result(PATIENCE) is not False for number in numbers))
         self.assertIs(client._fleet._link, link)
+
+    def test_a_handler_that_comes_where_a_write_met_a_full_socket_holds_up_no_other_call(self):
+        for raises in (False, True):
+            client = self.connected()
+            link, numbers = client._fleet._link, []
+            sock, fulls = link._sock, iter([True])
+
+            def send(data, sock=sock, fulls=fulls):
+                if next(fulls, False):
+                    raise BlockingIOError
+                return sock.send(data)
+
+            def looks(_, client=client, numbers=numbers, raises=raises):
+                # Where a function begins: a handler may come.
+                numbers.append(self.begin(client.next).result(PATIENCE / 4))
+                if raises:
+                    raise Interrupt
+                return False
+
+            link._sock = Slow(sock, send)
+            with mock.patch.object(thread_link, "_is_of_handler", looks), contextlib.suppress(Interrupt):
+                numbers.append(client.next())
+            numbers.append(self.neighbours(client.next))
+            self.assertEqual(len(set(numbers)), 2 if raises else 3)
+            self.assertIs(client._fleet._link, link)
 
     def test_no_more_than_the_bound_are_in_flight_whoever_writes(self):
         fake = self.fake()

@@ -287,10 +287,12 @@ class ThreadLink:
         try:
             all(map(_CALL, steps))
         except OSError as error:
-            if entry.sent or _is_of_handler(error):
+            if entry.sent:
                 raise
-            # The link's thread takes over, and writes it or meets the same error.
+            # First, before a handler comes (L3): the link's thread takes over, and writes it or meets the same error.
             entry.sent.append(0)
+            if _is_of_handler(error):
+                raise
 
     def _lies_there(self, waiter: Waiter) -> bool:
         """A reply that came with its caller's end: a process that was stopped wakes with both, and the reply counts. The
