@@ -437,6 +437,23 @@ class Writes(Stories):
             self.assertEqual(len(set(numbers)), 2 if raises else 3)
             self.assertIs(client._fleet._link, link)
 
+    def test_a_write_that_takes_long_ends_no_connection_however_short_the_timeout(self):
+        client = self.connected(timeout=0.2, retry_for=PATIENCE)
+        link = client._fleet._link
+        sock = link._sock
+
+        def send(data):
+            # As where another thread holds the interpreter.
+            sent = sock.send(data)
+            time.sleep(0.6)
+            return sent
+
+        link._sock = Slow(sock, send)
+        self.assertGreater(threads.run(link.exchange(wire.next_id(), time.monotonic() + PATIENCE)), 0)
+        link._sock = sock
+        self.assertGreater(client.next(), 0)
+        self.assertIs(client._fleet._link, link)
+
     def test_no_more_than_the_bound_are_in_flight_whoever_writes(self):
         fake = self.fake()
         client, peer = self.pair(fake, max_in_flight=3)

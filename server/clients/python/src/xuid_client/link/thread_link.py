@@ -48,6 +48,9 @@ _LAST_LOOK = 1.0
 #: How long the link's thread waits for a caller to end its write, in seconds, before it looks again.
 _WRITING = 0.05
 
+#: How often in a row at least, however short the timeout: a thread that does not give the interpreter away costs a turn or two.
+_MISSES = 20
+
 #: The most requests that callers write by themselves while the link's thread sleeps.
 _TICKETS = 1_024
 
@@ -395,7 +398,7 @@ class ThreadLink:
             self._missed, self._last = 0, None
             return
         self._missed += 1
-        if self._missed * _WRITING > self._conversation.timeout:
+        if self._missed > max(_MISSES, self._conversation.timeout / _WRITING):
             # Counted, not timed: the process may have been stopped.
             raise ConnectionLost(self.served.server, "a call that wrote to it came to no end")
 
