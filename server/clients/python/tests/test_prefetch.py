@@ -23,7 +23,7 @@ from xuid_client import (
     process,
     wire,
 )
-from xuid_client.link import threads
+from xuid_client.link import tasks, threads
 from xuid_client.pool import AGE_CAP, PIECE, Pool
 from xuid_client.values import Run
 
@@ -528,6 +528,40 @@ class Forked(Stories):
             childs = struct.unpack("<Q", pipe.read())[0]
         self.assertGreater(found, 0)
         self.assertEqual(childs, 0)
+
+    def test_a_task_that_goes_on_in_a_child_has_no_reply_of_its_parent_and_reads_none(self):
+        inner = tasks.TaskLink.data_received
+
+        async def story():
+            client = AsyncClient(self.mill().address, token="", timeout=PATIENCE / 2)
+            await client.connect()
+            link, read, write, forked = client._fleet._link, *os.pipe(), []
+
+            def forks(link, data):
+                # The reply is here, and its task is about to take it.
+                inner(link, data)
+                if not forked:
+                    forked.append(os.fork())
+
+            calling = asyncio.ensure_future(client.next())
+            with mock.patch.object(tasks.TaskLink, "data_received", forks):
+                await asyncio.wait({calling})
+            if not forked[0]:
+                if not calling.exception():
+                    os.write(write, b"%d " % calling.result())
+                # What comes for the parent now comes to this loop, too.
+                end = time.monotonic() + 1.0
+                while time.monotonic() < end:
+                    await asyncio.sleep(0)
+                os._exit(0)
+            numbers = [calling.result(), *[await client.next() for _ in range(2_000)]]
+            os.close(write)
+            with os.fdopen(read) as pipe:
+                childs = pipe.read()
+            os.waitpid(forked[0], 0)
+            return childs, len(set(numbers)), client._fleet._link is link
+
+        self.assertEqual(asyncio.run(story()), ("", 2_001, True))
 
     def test_a_client_for_tasks_draws_in_a_child_with_a_loop_of_its_own(self):
         mill = self.mill()

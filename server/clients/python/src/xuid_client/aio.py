@@ -42,37 +42,45 @@ class AsyncClient(Base):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    async def _call(self, request: wire.Request) -> Any:
+        while True:
+            process = self._fleet.process
+            answer = await self._fleet.call(request)
+            # Another task may have forked since it came, and in the child it is the parent's.
+            if process is self._fleet.process:
+                return answer
+
     async def next(self, order: str = "any") -> int:
         """As :meth:`Client.next`."""
-        return await self._fleet.call(wire.next_id(order))  # type: ignore[no-any-return]
+        return await self._call(wire.next_id(order))  # type: ignore[no-any-return]
 
     async def array(self, count: int, order: str = "any", wait: float = WAIT) -> list[int]:
         """As :meth:`Client.array`."""
-        return list(await self._fleet.call(wire.array(count, order, wait)))
+        return list(await self._call(wire.array(count, order, wait)))
 
     async def runs(self, count: int, order: str = "any", wait: float = WAIT) -> list[Run]:
         """As :meth:`Client.runs`."""
-        return list(await self._fleet.call(wire.runs(count, order, wait)))
+        return list(await self._call(wire.runs(count, order, wait)))
 
     async def decode(self, number: int) -> Decoded:
         """As :meth:`Client.decode`."""
-        return await self._fleet.call(wire.decode_id(number))  # type: ignore[no-any-return]
+        return await self._call(wire.decode_id(number))  # type: ignore[no-any-return]
 
     async def info(self) -> dict[str, Any]:
         """As :meth:`Client.info`."""
-        return await self._fleet.call(wire.info())  # type: ignore[no-any-return]
+        return await self._call(wire.info())  # type: ignore[no-any-return]
 
     async def stats(self) -> dict[str, Any]:
         """As :meth:`Client.stats`."""
-        return await self._fleet.call(wire.stats())  # type: ignore[no-any-return]
+        return await self._call(wire.stats())  # type: ignore[no-any-return]
 
     async def provenance(self, number: int) -> dict[str, Any]:
         """As :meth:`Client.provenance`."""
-        return await self._fleet.call(wire.provenance(number))  # type: ignore[no-any-return]
+        return await self._call(wire.provenance(number))  # type: ignore[no-any-return]
 
     async def ping(self, payload: bytes = b"") -> None:
         """As :meth:`Client.ping`."""
-        await self._fleet.call(wire.ping(payload))
+        await self._call(wire.ping(payload))
 
     def sequence(self, name: str) -> AsyncSequence:
         """As :meth:`Client.sequence`."""
@@ -80,7 +88,7 @@ class AsyncClient(Base):
 
     async def sequences(self, prefix: str = "", after: str = "", limit: int = 1_000) -> list[dict[str, Any]]:
         """As :meth:`Client.sequences`."""
-        return await self._fleet.call(wire.seq_list(prefix, after, limit))  # type: ignore[no-any-return]
+        return await self._call(wire.seq_list(prefix, after, limit))  # type: ignore[no-any-return]
 
     def prefetch(
         self, least: int = 16, most: int = 1 << 20, max_age: float = 2.0, wait: float = 1.0
@@ -101,7 +109,7 @@ class AsyncSequence:
         self.name = name
 
     async def _call(self, request: wire.Request) -> Any:
-        return await self._client._fleet.call(request)
+        return await self._client._call(request)
 
     async def next(self) -> int:
         """As :meth:`Sequence.next`."""

@@ -50,6 +50,8 @@ class TaskLink(asyncio.Protocol):
         self._server = server
         self._options = options
         self._loop = loop
+        #: What the transport uses.
+        self.sock: socket.socket | None = None
         self._transport: asyncio.Transport | None = None
         self._greeting: Greeting | None = Greeting(server, options)
         self._greeted = Waiter(loop)
@@ -111,8 +113,11 @@ class TaskLink(asyncio.Protocol):
             self._transport.abort()
 
     def after_fork(self) -> None:
-        """In a child: the connection and the loop are the parent's, and are left alone."""
+        """In a child: the connection and the loop are the parent's. The loop is left alone. Closing the child's copy of the
+        socket sends nothing, and a task that goes on in that loop reads nothing of the parent's."""
         self._transport = self._timer = None
+        if self.sock:
+            self.sock.close()
 
     # What the loop calls.
 
@@ -255,7 +260,7 @@ class Tasks:
         link = TaskLink(server, options, self._loop)
         name = (options.server_name or split(server)[0]) if options.context else None
         try:
-            sock = await self._connect(server, deadline)
+            sock = link.sock = await self._connect(server, deadline)
             try:
                 await self._loop.create_connection(lambda: link, sock=sock, ssl=options.context, server_hostname=name)
             except BaseException:
