@@ -9,7 +9,7 @@ import time
 import unittest
 from unittest import mock
 
-from xuid_client import Client, Closed, Refused, Timeout, WrongCluster, wire
+from xuid_client import Client, Closed, ConnectionLost, Refused, Timeout, WrongCluster, wire
 from xuid_client.link import tasks
 
 from .support import frames
@@ -213,17 +213,36 @@ class SeveralForThreads(Several, Stories):
 
     def test_a_dial_that_ends_late_leaves_the_connection_in_use_alone(self):
         client = self.client([self.mill().address, self.mill().address])
-        goes_on = threading.Event()
+        goes_on, others = threading.Event(), threading.enumerate()
         with mock.patch.object(queue, "SimpleQueue", lambda make=queue.SimpleQueue: Slow(make(), goes_on)):
             client.connect()
         link = client._fleet._link
-        dials = [thread for thread in threading.enumerate() if thread.name == "xuid-dial"]
+        dials = [thread for thread in threading.enumerate() if thread.name == "xuid-dial" and thread not in others]
         self.assertEqual(len(dials), 2)
         goes_on.set()
         for thread in dials:
             thread.join(PATIENCE)
         self.assertGreater(client.next(), 0)
         self.assertIs(client._fleet._link, link)
+
+
+    def test_a_server_whose_name_is_looked_up_for_long_is_passed_for_another_one(self):
+        mill, over, inner = self.mill(), threading.Event(), socket.getaddrinfo
+        self.addCleanup(over.set)
+        client = self.client(["ids.test:1", mill.address], connect_timeout=0.2, timeout=4.0)
+
+        def looks_up(host, *args, **named):
+            if host == "ids.test":
+                over.wait(PATIENCE)
+            return inner("127.0.0.1" if host == "ids.test" else host, *args, **named)
+
+        with mock.patch.object(socket, "getaddrinfo", looks_up):
+            client.connect()
+            # As after a loss, where the turn is the other one's.
+            client._fleet._link.end(ConnectionLost("a:1"))
+            until(lambda: not client.is_connected)
+            client._fleet._next = 0
+            self.assertGreater(client.next(), 0)
 
 
 class SeveralForTasks(Several, Stories):

@@ -142,7 +142,7 @@ class AddressesOfThreads(Addresses, Stories):
         with mock.patch.object(socket, "getaddrinfo", looks_up):
             begin = time.monotonic()
             for _ in range(2):
-                with self.assertRaises(Timeout):
+                with self.assertRaises(Unreachable):
                     client.next()
             self.assertLess(time.monotonic() - begin, PATIENCE / 2)
 

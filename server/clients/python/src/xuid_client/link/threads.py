@@ -8,7 +8,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any, Callable, TypeVar
 
 from ..errors import Closed, ConnectionLost, Timeout, Unreachable, XuidError
@@ -53,48 +53,14 @@ class Threads:
         return self._turns.run(servers, work, limit)
 
     async def dial(self, server: str, options: Options, limit: float) -> ThreadLink:
-        return dial(server, options, limit)
+        # Not by this thread: a name may be looked up for longer.
+        outcome = _dial_each([server], options, limit).get(server)
+        if isinstance(outcome, ThreadLink):
+            return outcome
+        raise outcome or Unreachable(server, f"no answer within {limit:.3g} s")
 
     async def dial_all(self, options: Options, limit: float) -> dict[str, ThreadLink | XuidError]:
-        outcomes: queue.SimpleQueue[tuple[str, ThreadLink | XuidError]] = queue.SimpleQueue()
-        is_over = threading.Event()
-
-        def begin(server: str) -> None:
-            try:
-                outcome: ThreadLink | XuidError = dial(server, options, limit)
-            except XuidError as error:
-                outcome = error
-            outcomes.put((server, outcome))
-            if is_over.is_set():
-                end_rest()
-
-        def end_rest() -> None:
-            """Of what came too late. Each outcome is either taken out here, or in time below."""
-            with contextlib.suppress(queue.Empty):
-                while True:
-                    _, outcome = outcomes.get_nowait()
-                    if isinstance(outcome, ThreadLink):
-                        outcome.end(Closed())
-
-        for server in options.servers:
-            try:
-                start("xuid-dial", begin, server)
-            except RuntimeError as error:
-                outcomes.put((server, Unreachable(server, str(error))))
-        found: dict[str, ThreadLink | XuidError] = {}
-        deadline = time.monotonic() + limit + STRAGGLERS
-        while len(found) < len(options.servers):
-            try:
-                server, outcome = outcomes.get(timeout=max(0.0, min(deadline - time.monotonic(), LONGEST_WAIT)))
-            except queue.Empty:
-                break
-            found[server] = outcome
-            if isinstance(outcome, ThreadLink):
-                deadline = min(deadline, time.monotonic() + STRAGGLERS)
-        is_over.set()
-        # Those that came between the last look and the word.
-        end_rest()
-        return found
+        return _dial_each(options.servers, options, limit)
 
     async def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
@@ -105,6 +71,49 @@ class Threads:
         except RuntimeError:
             coroutine.close()
             raise
+
+
+def _dial_each(servers: Sequence[str], options: Options, limit: float) -> dict[str, ThreadLink | XuidError]:
+    """Dials them at once, each in a thread of its own; what came of it in time."""
+    outcomes: queue.SimpleQueue[tuple[str, ThreadLink | XuidError]] = queue.SimpleQueue()
+    is_over = threading.Event()
+
+    def begin(server: str) -> None:
+        try:
+            outcome: ThreadLink | XuidError = dial(server, options, limit)
+        except XuidError as error:
+            outcome = error
+        outcomes.put((server, outcome))
+        if is_over.is_set():
+            end_rest()
+
+    def end_rest() -> None:
+        """Of what came too late. Each outcome is either taken out here, or in time below."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                _, outcome = outcomes.get_nowait()
+                if isinstance(outcome, ThreadLink):
+                    outcome.end(Closed())
+
+    for server in servers:
+        try:
+            start("xuid-dial", begin, server)
+        except RuntimeError as error:
+            outcomes.put((server, Unreachable(server, str(error))))
+    found: dict[str, ThreadLink | XuidError] = {}
+    deadline = time.monotonic() + limit + STRAGGLERS
+    while len(found) < len(servers):
+        try:
+            server, outcome = outcomes.get(timeout=max(0.0, min(deadline - time.monotonic(), LONGEST_WAIT)))
+        except queue.Empty:
+            break
+        found[server] = outcome
+        if isinstance(outcome, ThreadLink):
+            deadline = min(deadline, time.monotonic() + STRAGGLERS)
+    is_over.set()
+    # Those that came between the last look and the word.
+    end_rest()
+    return found
 
 
 class _Turns:
