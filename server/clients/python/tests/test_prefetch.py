@@ -132,6 +132,40 @@ class Pools(unittest.TestCase):
             pool.put([Run(9_000, 100, 1)], 1.2, 1.3)
             self.assertEqual(drain(pool.open(1.3)), list(range(9_000, 9_100)))
 
+    def test_what_another_thread_voids_or_closes_in_the_middle_of_a_change_stays_so(self):
+        for end in (lambda pool: pool.void(1.0), lambda pool: pool.close()):
+
+            def runs(pool, end=end):
+                yield Run(5_000, 10, 1)
+                end(pool)
+                yield Run(6_000, 10, 1)
+
+            pool = self.filled(100)
+            pool.put(runs(pool), 0.5, 1.0)
+            self.assertEqual(pool.held, 0)
+
+            class Ids(list):
+                """Ids that are looked at in the middle of a take, before the rest is put back."""
+
+                def __len__(self, end=end):
+                    end(self.pool)
+                    return super().__len__()
+
+            pool = self.filled(100)
+            ids = Ids(range(100))
+            ids.pool = pool
+            pool._runs[0] = pool._runs[0]._replace(ids=ids)
+            pool._front(10)
+            self.assertEqual(pool.held, 0)
+
+    def test_no_id_is_taken_for_younger_than_it_is_in_whatever_order_they_lie(self):
+        pool = self.filled(100, asked=0.0)
+        pool.put([Run(5_000, 20, 1)], 0.9, 1.0)
+        # As two threads leave it that put back the rests of two runs.
+        pool._runs.reverse()
+        pool.put([Run(6_000, 200, 1)], 0.9, 1.0)
+        self.assertEqual(pool.take(150, 1.0).good_until, 2.0)
+
     def test_ids_of_a_closed_one_are_dropped(self):
         pool = self.filled(100)
         pool.close()
@@ -397,6 +431,16 @@ class DrawsOfThreads(Draws, Stories):
         del ids
         until(lambda: "xuid-prefetch" not in {thread.name for thread in threading.enumerate()})
         until(lambda: "xuid-link" not in {thread.name for thread in threading.enumerate()})
+
+
+    def test_no_refill_begins_in_a_child_for_those_that_wait_in_the_parent(self):
+        gate = threads.Gate()
+        self.assertTrue(gate.begin_refill())
+        self.assertFalse(gate.begin_refill())
+        gate.end_refill()
+        # As in the child.
+        gate.demand.after_fork()
+        self.assertFalse(gate.begin_refill())
 
 
 class DrawsOfTasks(Draws, Stories):

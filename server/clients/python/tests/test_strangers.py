@@ -190,11 +190,11 @@ class AddressesOfThreads(Addresses, Stories):
 
 
 class Ends(unittest.TestCase):
-    def test_a_program_ends_though_a_thread_is_stopped_with_a_lock_of_a_prefetch(self):
+    def test_a_program_ends_though_a_thread_is_stopped_with_a_lock_of_its_client(self):
         program = """
 import threading, time, xuid_client
-ids = xuid_client.Client("127.0.0.1:1").prefetch()
-mutex, lock = ids._source._current_gate()._mutex, threading.Lock()
+client = xuid_client.Client("127.0.0.1:1")
+mutex, lock = client._fleet._mutex, threading.Lock()
 lock.acquire()
 threading.Thread(target=mutex.under, args=(lock.acquire,), daemon=True).start()
 while mutex._acquire(False):
@@ -481,7 +481,7 @@ class GoneOn(Stories):
 
     def at_the_end_of_a_piece(self, client, **options):
         """A prefetch that opens a piece at its next id, and holds some."""
-        ids = client.prefetch(wait=0.5, **options)
+        ids = client.prefetch(**{"wait": 0.5, **options})
         next(ids)
         until(lambda: ids._source._pool.held)
         with contextlib.suppress(IndexError):
@@ -521,6 +521,26 @@ class GoneOn(Stories):
             self.assertGreater(place, 3)
             self.assertGreater(len(children), 100)
             self.assertEqual(parents & set(children) - {0}, set())
+
+    def test_a_handler_anywhere_in_a_draw_holds_up_no_other_draw_and_may_draw_itself(self):
+        for call in self.calls:
+            client, numbers, place, ran = self.client(self.mill().address).connect(), [], 0, True
+            while ran:
+                place += 1
+                ids = self.at_the_end_of_a_piece(client, least=100, wait=PATIENCE)
+
+                def handler(ids=ids, numbers=numbers):
+                    for draw in (ids.__next__, functools.partial(ids.take, 30)):
+                        begin = time.monotonic()
+                        for found in (self.begin(draw).result(PATIENCE / 4), draw(), self.begin(draw).result(PATIENCE / 4)):
+                            numbers.extend(found if isinstance(found, list) else [found])
+                        self.assertLess(time.monotonic() - begin, 0.9)
+
+                found, ran = handled_at(place, handler, call(client, ids))
+                numbers.extend(found if isinstance(found, list) else [found] if found else [])
+                ids.close()
+            self.assertGreater(place, 3)
+            self.assertEqual(len(set(numbers)), len(numbers))
 
     def test_a_handler_that_closes_anywhere_leaves_no_id_behind_it(self):
         for call in self.calls:
@@ -638,7 +658,7 @@ class Handlers(Stories):
     @unittest.skipUnless(hasattr(os, "fork"), "this system does not fork")
     def test_a_child_waits_for_no_thread_of_its_parent(self):
         for is_held in (True, False):
-            gate, begun, forked, children = threads.Gate(), threading.Event(), threading.Event(), []
+            mutex, news, begun, forked, children = Mutex(), threads.News(), threading.Event(), threading.Event(), []
 
             def handler(*_, children=children, forked=forked):
                 if not children:
@@ -652,21 +672,21 @@ class Handlers(Stories):
                 while not forked.wait(0.1):
                     signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
 
-            def notify(gate=gate, hold=hold):
+            def tell(news=news, hold=hold):
                 hold()
-                gate.under(gate.notify)
+                news.tell()
 
             before = signal.signal(signal.SIGUSR1, handler)
             self.addCleanup(signal.signal, signal.SIGUSR1, before)
             # Either another thread has the lock, or there is no news.
-            holding = self.begin(gate.under, hold) if is_held else self.begin(notify)
+            holding = self.begin(mutex.under, hold) if is_held else self.begin(tell)
             begun.wait(PATIENCE)
             begin = time.monotonic()
             try:
                 if is_held:
-                    gate.under(int)
+                    mutex.under(int)
                 else:
-                    threads.run(gate.wait(gate.news, PATIENCE))
+                    threads.run(news.wait(news.last, PATIENCE))
             finally:
                 if children == [0]:
                     os._exit(0 if time.monotonic() - begin < PATIENCE / 4 else 1)

@@ -1,5 +1,8 @@
 """What is held ahead of need, and how much to ask for. No threads, no tasks, no connection; it is told the time.
 
+One thread at a time changes it, as a rule, so that nothing is wasted and all figures are right. Where a thread comes in the
+middle of another one's change (:class:`.link.mutex.Courtesy`) the invariants hold.
+
 Invariants
 
 - P1 An id is in one place: in the pool, in an opened piece, or handed out. Every move is a take, and nothing is given back.
@@ -74,7 +77,11 @@ class Pool:
         self.closed = False
         #: Why the last refill failed, if none succeeded since.
         self.failure: XuidError | None = None
+        #: Oldest first. Another object for what comes after a close, or when all is void: what was taken out before that, and
+        #: put back, is not found.
         self._runs: deque[_Held] = deque()
+        #: How many ids were ever put in.
+        self._end = 0
         self._level = least
         #: Somebody took, and so little is left that it is time for more (P3).
         self._demand = False
@@ -94,17 +101,21 @@ class Pool:
         """Ids in the pool. Some of them may be too old. They are counted by what lies there: an exception of a signal's
         handler may come in the middle of a take, and wastes what was on its way."""
         runs = self._runs
-        return runs[-1].end - runs[0].end + len(runs[0].ids) if runs else 0
+        try:
+            first, last = runs[0], runs[-1]
+        except IndexError:
+            return 0
+        return len(first.ids) + max(0, last.end - first.end)
 
     def close(self) -> None:
         """Drops all."""
         self.closed = True
-        self._runs.clear()
+        self._runs = deque()
 
     def void(self, now: float) -> None:
         """Drops what is held and what is on its way; it goes on with what is asked for from then on (P4)."""
         self._void_until = now
-        self._runs.clear()
+        self._runs = deque()
 
     def check(self) -> None:
         if self.closed:
@@ -113,11 +124,11 @@ class Pool:
     def open(self, now: float) -> Piece | None:
         """The next piece; None: there is none."""
         self._drop_old(now)
-        if not self._runs:
+        front, good_until = self._front(PIECE)
+        if not front:
             self._demand = True
             return None
-        good_until = self._runs[0].good_until
-        return Piece(deque(self._front(PIECE)).popleft, good_until)
+        return Piece(deque(front).popleft, good_until)
 
     def held_now(self, now: float) -> int:
         """How many ids could be taken."""
@@ -128,15 +139,17 @@ class Pool:
         """So many ids; None: there are fewer."""
         if not 1 <= count <= self.most:
             raise UsageError(f"count is {count!r}, and 1 to {self.most} (most) are allowed")
-        if not self.holds(count, now) or not self._runs:
+        if not self.holds(count, now):
             return None
-        good_until = self._runs[0].good_until
-        ids = list(self._front(count))
+        front, good_until = self._front(count)
+        ids = list(front)
         while len(ids) < count:
-            if not self._runs:
-                # A signal's handler took, or closed, in the middle. These are wasted.
+            front, until = self._front(count - len(ids))
+            if not front:
+                # Another one took, or closed, in the middle. These are wasted.
                 return None
-            ids.extend(self._front(count - len(ids)))
+            ids.extend(front)
+            good_until = min(good_until, until)
         return Batch(ids, good_until)
 
     def holds(self, count: int, now: float) -> bool:
@@ -144,8 +157,9 @@ class Pool:
         self._drop_old(now)
         if self.held >= count:
             return True
-        self._demand = True
+        # Before the word that the refill waits for.
         self._needed = max(self._needed, count)
+        self._demand = True
         return False
 
     def wants(self) -> bool:
@@ -160,12 +174,14 @@ class Pool:
         self._demand = False
         self._look(now)
         # A caller that finds it too little yet says so again.
-        self._level = min(max(self._level, self._needed), self.most)
-        self._needed = 0
+        needed, self._needed = self._needed, 0
+        self._level = min(max(self._level, needed), self.most)
         return max(0, min(self._level - self.held, self._request, max_count))
 
     def put(self, runs: Iterable[Run], asked: float, now: float) -> None:
         """What was asked for then has come."""
+        # First: what is closed, or void, behind the looks below is not put into what takes its place.
+        held = self._runs
         if self.closed:
             return
         round_trip = now - asked
@@ -179,8 +195,8 @@ class Pool:
             self._demand = True
             return
         for run in runs:
-            end = self._runs[-1].end if self._runs else 0
-            self._runs.append(_Held(run.ids, asked + self.max_age, end + run.count))
+            self._end += run.count
+            held.append(_Held(run.ids, asked + self.max_age, self._end))
         if self.held < self._level // 2:
             # The server had fewer, or the demand grew meanwhile.
             self._demand = True
@@ -193,24 +209,30 @@ class Pool:
         # Where the failure will not pass by itself the next caller that waits asks again.
         self._demand = error.retryable
 
-    def _front(self, most: int) -> range:
-        """Takes ids of the oldest run."""
+    def _front(self, most: int) -> tuple[range, float]:
+        """Takes ids of the oldest run, and until when they are good; an empty range: there is no run."""
+        runs = self._runs
         try:
-            ids, good_until, end = self._runs.popleft()
+            ids, good_until, end = runs.popleft()
         except IndexError:
-            # A signal's handler closed in the middle.
-            return range(0)
+            return range(0), 0.0
         if len(ids) > most:
-            self._runs.appendleft(_Held(ids[most:], good_until, end))
+            runs.appendleft(_Held(ids[most:], good_until, end))
             ids = ids[:most]
         self._taken += len(ids)
         if self.held <= self._level // 2:
             self._demand = True
-        return ids
+        return ids, good_until
 
     def _drop_old(self, now: float) -> None:
-        while self._runs and self._runs[0].good_until <= now:
-            self._runs.popleft()
+        runs = self._runs
+        while runs:
+            try:
+                if runs[0].good_until > now:
+                    return
+                runs.popleft()
+            except IndexError:
+                return
             # It was too much.
             self._level = max(self._level // 2, self.least)
 

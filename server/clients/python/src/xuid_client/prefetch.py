@@ -2,7 +2,7 @@
 
     server --- RUNS ---> refill (a thread or a task of its own, one request at a time)
                            |
-                         pool: runs, oldest first, behind a lock
+                         pool: runs, oldest first, as a rule for one thread at a time (:class:`.link.mutex.Courtesy`)
                            |  a piece of up to 1,024 ids is opened
                          piece: the next id is taken without the lock, by any thread
                            |  then the clock is looked at: an id that is too old is wasted
@@ -24,7 +24,6 @@ from . import wire
 from .errors import Timeout, UsageError, XuidError
 from .link import tasks, threads
 from .link.fleet import Fleet
-from .link.mutex import Mutex
 from .pool import EMPTY, Batch, Piece, Pool
 from .process import now, tell_of_forks
 
@@ -52,8 +51,8 @@ class Source:
         #: Another object whenever what is held becomes void.
         self.generation = object()
         self.piece = EMPTY
-        self._making = Mutex()
-        self._gate: Any = None
+        #: That of tasks is of an event loop, and made in it.
+        self._gate: Any = None if self._make_gate is tasks.Gate else self._make_gate()
 
     def after_fork(self) -> None:
         """In a child: what is held is the parent's."""
@@ -76,7 +75,8 @@ class Source:
         self._pool.close()
         # Again: one may have been opened meanwhile.
         self._drop_piece()
-        gate.notify()
+        gate.news.tell()
+        gate.demand.tell()
 
     def void(self) -> None:
         """Drops what is held, opened or on its way; it goes on with what is asked for from then on. From any thread, of
@@ -141,7 +141,7 @@ class Source:
             return None
         return batch.ids
 
-    # With the gate's lock held.
+    # In turn, as a rule (:class:`.link.mutex.Courtesy`).
 
     def _take_of(self, pool: Pool, count: int, gate: Any) -> Batch | None:
         pool.check()
@@ -166,21 +166,16 @@ class Source:
         generation = self.generation
         piece = self._pool.open(now())
         self._ask(gate)
-        if piece:
+        if piece and self.piece is used_up:
             self.piece = Piece(piece.pop, piece.good_until, generation)
-        return piece is not None
+        return self.piece is not used_up
 
     def _current_gate(self) -> Any:
         gate = self._gate
         if gate is None or not gate.is_current():
-            gate = self._making.under(self._renew_gate, gate)
-        return gate
-
-    def _renew_gate(self, before: Any) -> Any:
-        if self._gate is before:
             # An event loop that is over took its tasks along.
-            self._gate = self._make_gate()
-        return self._gate
+            gate = self._gate = self._make_gate()
+        return gate
 
     async def _until(self, look: Callable[[Any], bool]) -> None:
         """Looks until it is there, as often as there is news, for as long as a caller waits."""
@@ -188,8 +183,8 @@ class Source:
         while True:
             # Another one in a child that a signal's handler forked meanwhile.
             gate = self._current_gate()
-            news = gate.under(self._look, look, gate, deadline is None)
-            if news is None:
+            seen = gate.news.last
+            if gate.under(self._look, look, gate, deadline is None):
                 return
             if deadline is None:
                 deadline = time.monotonic() + self._wait
@@ -199,64 +194,46 @@ class Source:
                 raise failure.again()
             if left <= 0:
                 raise Timeout(",".join(self._fleet.options.servers), self._wait, "wait")
-            await gate.wait(news, left)
+            await gate.news.wait(seen, left)
 
-    def _look(self, look: Callable[[Any], bool], gate: Any, is_first: bool) -> int | None:
-        """None: it is there. Else how much news there was, with that of this look's own."""
+    def _look(self, look: Callable[[Any], bool], gate: Any, is_first: bool) -> bool:
         self._pool.check()
         if is_first and self._pool.failure and not self._pool.failure.retryable:
             # A failure of before is no answer to this caller: it is tried anew.
             self._pool.failure = None
-        return None if look(gate) else gate.news
+        return look(gate)
 
     def _ask(self, gate: Any) -> None:
-        """Wakes the refill if it is time for more. With the gate's lock held."""
+        """Wakes the refill if it is time for more."""
         if not self._pool.wants():
             return
         if not gate.is_fed:
             # Without this object: one that is dropped ends its refill.
             refill = _refill(self._fleet, self._pool, gate)
-            self._fleet.current_port().spawn(refill, "xuid-prefetch")
-            gate.is_fed = True
-        gate.notify()
+            gate.feed(functools.partial(self._fleet.current_port().spawn, refill, "xuid-prefetch"))
+        gate.demand.tell()
 
 
 async def _refill(fleet: Fleet, pool: Pool, gate: Any) -> None:
     """Keeps the pool filled until it is closed."""
-    if not gate.under(_begins, gate):
+    if not gate.begin_refill():
         return
     try:
         await _keep_filled(fleet, pool, gate)
     finally:
         # Whatever ended it, as a stranger that cancels all tasks: those that wait have another one begun.
-        gate.under(_ended, gate)
-
-
-def _begins(gate: Any) -> bool:
-    """Whether it is the only one: the caller that began another one may have been interrupted before it noted that."""
-    had, gate.has_refill = gate.has_refill, True
-    return not had
-
-
-def _ended(gate: Any) -> None:
-    gate.is_fed = gate.has_refill = False
-    gate.notify()
-
-
-def _change(gate: Any, change: Callable[..., None], *args: Any) -> None:
-    change(*args)
-    gate.notify()
+        gate.end_refill()
 
 
 async def _keep_filled(fleet: Fleet, pool: Pool, gate: Any) -> None:
     retries = fleet.retries()
     while True:
-        news = gate.news
+        seen = gate.demand.last
         count = gate.under(pool.refill, now(), fleet.max_count)
         if pool.closed:
             return
         if not count:
-            await gate.wait(news)
+            await gate.demand.wait(seen)
             continue
         asked = now()
         pause = 0.0
@@ -267,10 +244,11 @@ async def _keep_filled(fleet: Fleet, pool: Pool, gate: Any) -> None:
             runs = await fleet.attempt(wire.runs(count, "any", _WAIT), min(pool.max_age, fleet.options.timeout))
         except XuidError as error:
             pause = fleet.pause(retries, error)
-            gate.under(_change, gate, pool.fail, error, count)
+            gate.under(pool.fail, error, count)
         else:
             retries = fleet.retries()
-            gate.under(_change, gate, pool.put, runs, asked, now())
+            gate.under(pool.put, runs, asked, now())
+        gate.news.tell()
         if pause:
             await fleet.current_port().sleep(pause)
 

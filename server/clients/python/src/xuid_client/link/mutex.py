@@ -13,6 +13,9 @@ T = TypeVar("T")
 #: How long it is waited for at once, in seconds: a wait that a fork interrupts goes on in the child for as long.
 _TURN = 0.1
 
+#: How long a courtesy is waited for, in seconds: while so many threads that compute take the interpreter in turn.
+_MOMENT = 0.02
+
 
 class Mutex:
     """A lock that no exception leaves locked.
@@ -40,9 +43,7 @@ class Mutex:
     def under(self, act: Callable[..., T], *args: Any) -> T:
         """What that returns, with the lock held."""
         try:
-            while not self._acquire(True, _TURN):
-                if self.is_abandoned or sys.is_finalizing():
-                    break
+            self._take()
             return act(*args)
         finally:
             try:
@@ -50,3 +51,26 @@ class Mutex:
             except RuntimeError:
                 # It was not taken.
                 pass
+
+    def _take(self) -> None:
+        while not self._acquire(True, _TURN):
+            if self.is_abandoned or sys.is_finalizing():
+                break
+
+
+class Courtesy(Mutex):
+    """A lock that is waited for a moment, and gone on without then.
+
+    A signal's handler that comes where its thread has the lock may take long, or wait for one that wants it. So what this one
+    guards is right without it, too: it spares waste, as when two callers take what is enough for one.
+    """
+
+    #: The one that has it took longer than a moment.
+    _is_kept = False
+
+    def _take(self) -> None:
+        if self._acquire(False) or (not self._is_kept and self._acquire(True, _MOMENT)):
+            self._is_kept = False
+        else:
+            # Those that come until it is given back wait no moment each.
+            self._is_kept = True

@@ -324,26 +324,19 @@ def _end(link: TaskLink) -> None:
     link.end(Closed())
 
 
-class Gate:
-    """News for those that wait. Tasks change nothing between two awaits, so there is nothing to lock."""
+class News:
+    """What tasks wait for. They change nothing between two awaits, so there is nothing to lock."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._waiters: set[asyncio.Future[None]] = set()
-        #: Nothing is missed between a look and a wait.
-        self.news = 0
-        #: Whether a refill was begun that its news come from, and whether one runs.
-        self.is_fed = False
-        self.has_refill = False
+        #: Another object with each news.
+        self.last = object()
 
-    def is_current(self) -> bool:
-        return asyncio.get_running_loop() is self._loop
-
-    def under(self, act: Callable[..., T], *args: Any) -> T:
-        return act(*args)
-
-    async def wait(self, seen: int, limit: float | None = None) -> None:
-        """Until there is news, or so many seconds are over."""
+    async def wait(self, seen: object, limit: float | None = None) -> None:
+        """Until there is news behind those, or so many seconds are over."""
+        if self.last is not seen:
+            return
         waiter: asyncio.Future[None] = self._loop.create_future()
         self._waiters.add(waiter)
         try:
@@ -351,8 +344,38 @@ class Gate:
         finally:
             self._waiters.discard(waiter)
 
-    def notify(self) -> None:
+    def tell(self) -> None:
+        self.last = object()
         for waiter in self._waiters:
             # A loop that is over may have left some behind.
             if not waiter.done() and not self._loop.is_closed():
                 waiter.set_result(None)
+
+
+class Gate:
+    """As :class:`.threads.Gate`."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.news, self.demand = News(), News()
+        #: Whether a refill was begun, and whether one runs.
+        self.is_fed = False
+        self._has_refill = False
+
+    def is_current(self) -> bool:
+        return asyncio.get_running_loop() is self._loop
+
+    def under(self, act: Callable[..., T], *args: Any) -> T:
+        return act(*args)
+
+    def feed(self, spawn: Callable[[], None]) -> None:
+        spawn()
+        self.is_fed = True
+
+    def begin_refill(self) -> bool:
+        had, self._has_refill = self._has_refill, True
+        return not had
+
+    def end_refill(self) -> None:
+        self.is_fed = self._has_refill = False
+        self.news.tell()

@@ -15,7 +15,7 @@ from ..errors import Closed, ConnectionLost, Timeout, Unreachable, XuidError
 from ..options import Options
 from ..process import tell_of_forks
 from .fleet import STRAGGLERS
-from .mutex import Mutex
+from .mutex import Courtesy
 from .thread_link import LONGEST_WAIT, ThreadLink, Waiter, dial
 
 T = TypeVar("T")
@@ -171,47 +171,66 @@ class _Turns:
                 self._is_served = False
 
 
-class Gate:
-    """A lock, and news for those that wait."""
+class News:
+    """What threads wait for. It has no lock that the handler of a signal could keep from the others, in the middle of it."""
 
     def __init__(self) -> None:
-        self._mutex = Mutex()
-        self.under = self._mutex.under
+        #: Another object with each news.
+        self.last = object()
         #: Those that wait; a dict for its order.
         self._waiters: dict[Waiter, None] = {}
-        #: Counts the news.
-        self.news = 0
-        #: Whether a refill was begun that its news come from, and whether one runs.
-        self.is_fed = False
-        self.has_refill = False
+        self.is_abandoned = False
         tell_of_forks(self)
 
-    def is_current(self) -> bool:
-        return True
-
-    async def wait(self, seen: int, limit: float | None = None) -> None:
-        """Until there is news since so many, or so many seconds are over."""
+    async def wait(self, seen: object, limit: float | None = None) -> None:
+        """Until there is news behind those, or so many seconds are over."""
         waiter = Waiter()
         try:
-            if self.under(self._join, waiter, seen):
+            # Before the look: news that come after it are told.
+            self._waiters[waiter] = None
+            if self.last is seen and not self.is_abandoned:
                 waiter.wait(math.inf if limit is None else time.monotonic() + limit)
         finally:
             self._waiters.pop(waiter, None)
 
-    def notify(self) -> None:
-        """With the lock held."""
-        self.news += 1
+    def tell(self) -> None:
+        self.last = object()
         for waiter in list(self._waiters):
             waiter.resolve(None)
             self._waiters.pop(waiter, None)
 
     def after_fork(self) -> None:
-        """In a child: a new gate takes its place. A caller that waits here, and whose handler forked, goes there."""
-        self.notify()
+        """In a child: others take their place. A caller that waits here, and whose handler forked, goes there."""
+        self.is_abandoned = True
+        self.tell()
 
-    def _join(self, waiter: Waiter, seen: int) -> bool:
-        """Whether there is to be waited."""
-        if self.news != seen or self._mutex.is_abandoned:
-            return False
-        self._waiters[waiter] = None
+
+class Gate:
+    """Where callers and the refill of a prefetch meet."""
+
+    def __init__(self) -> None:
+        self.under = Courtesy().under
+        #: For the callers: ids, or why there are none. For the refill: that more are wanted.
+        self.news, self.demand = News(), News()
+        #: Held by the refill: one at a time.
+        self._fed = threading.Lock()
+
+    def is_current(self) -> bool:
         return True
+
+    @property
+    def is_fed(self) -> bool:
+        """Whether a refill runs."""
+        return self._fed.locked()
+
+    def feed(self, spawn: Callable[[], None]) -> None:
+        """Begins one. Of two callers at once each does, and one of the two ends at once."""
+        spawn()
+
+    def begin_refill(self) -> bool:
+        """Whether it is the only one. None begins for a gate of the parent in a child."""
+        return not self.demand.is_abandoned and self._fed.acquire(False)
+
+    def end_refill(self) -> None:
+        self._fed.release()
+        self.news.tell()
