@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+import threading
 import time
 import unittest
 from unittest import mock
@@ -307,6 +308,46 @@ class Retrying:
         peer.send(frames.error(wire.NEXT, asked.request_id, 0x8011, 50_000))
         with self.assertRaises(Refused):
             calling.result(PATIENCE / 2)
+
+    def test_a_close_ends_a_pause_between_two_repeats(self):
+        client, peer = self.pair(self.fake(), retry_for=120.0)
+        ids, others = client.prefetch(), threading.enumerate()
+
+        async def drawn():
+            return ids.try_next()
+
+        calling = self.begin(client.next)
+        asked = peer.asks(wire.NEXT)
+        peer.send(frames.error(wire.NEXT, asked.request_id, 0x8011, 60_000))
+        self.begin(client.in_loop, drawn()) if isinstance(client, Blocking) else self.begin(ids.try_next)
+        asked = peer.asks(wire.RUNS)
+        peer.send(frames.error(wire.RUNS, asked.request_id, 0x8011, 60_000))
+        until(lambda: ids._source._pool.failure)
+        refills = [thread for thread in threading.enumerate() if thread.name == "xuid-prefetch" and thread not in others]
+        # So that both have begun to pause.
+        time.sleep(0.1)
+        closing = self.begin(client.close)
+        bye = peer.asks(wire.BYE)
+        peer.send(frames.reply(wire.BYE, bye.request_id, b""))
+        closing.result(PATIENCE)
+        with self.assertRaises(Closed):
+            calling.result(PATIENCE / 4)
+        for refill in refills:
+            refill.join(PATIENCE / 4)
+            self.assertFalse(refill.is_alive())
+
+    def test_a_close_ends_the_search_for_a_server_with_the_try_of_now(self):
+        fake = self.fake()
+        client, peer = self.pair(fake, connect_timeout=0.5, timeout=PATIENCE)
+        peer.close()
+        until(lambda: not client.is_connected)
+        begin = time.monotonic()
+        calling = self.begin(client.next)
+        fake.accept()
+        client.close()
+        with self.assertRaises(Closed):
+            calling.result(PATIENCE)
+        self.assertLess(time.monotonic() - begin, 2.5)
 
     def test_a_lost_connection_is_worth_a_retry(self):
         fake = self.fake()

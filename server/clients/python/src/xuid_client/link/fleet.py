@@ -85,6 +85,9 @@ class Port(Protocol):
 
     async def sleep(self, seconds: float) -> None: ...
 
+    def wake(self) -> None:
+        """Ends all sleeps, those that begin later as well: the client is closed."""
+
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None: ...
 
 
@@ -234,6 +237,9 @@ class Fleet:
             source.close()
         for link in links:
             link.end(Closed())
+        port = self.port
+        if port:
+            port.wake()
 
     def _take_all(self) -> tuple[list[Link], list[Any]]:
         self._link = None
@@ -327,6 +333,8 @@ class Fleet:
             hopeless: XuidError | None = None
             waits = False
             for server in self._turns():
+                if self.is_closed:
+                    raise Closed
                 left = limit - time.monotonic()
                 if left <= 0:
                     raise failure or Timeout(server, self.options.timeout)

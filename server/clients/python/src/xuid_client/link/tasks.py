@@ -202,6 +202,8 @@ class Tasks:
         self._turn = asyncio.Lock()
         #: The loop itself holds tasks by weak references only.
         self._tasks: set[asyncio.Task[None]] = set()
+        self._closing = News()
+        self._is_open = self._closing.last
 
     def is_current(self) -> bool:
         return asyncio.get_running_loop() is self._loop
@@ -249,7 +251,10 @@ class Tasks:
                 dial.cancel()
 
     async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
+        await self._closing.wait(self._is_open, seconds)
+
+    def wake(self) -> None:
+        self._closing.tell()
 
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
         task = self._loop.create_task(coroutine)

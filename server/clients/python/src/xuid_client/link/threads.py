@@ -45,6 +45,8 @@ class Threads:
 
     def __init__(self) -> None:
         self._turns = _Turns()
+        self._closing = News()
+        self._is_open = self._closing.last
 
     def is_current(self) -> bool:
         return True
@@ -63,7 +65,10 @@ class Threads:
         return _dial_each(options.servers, options, limit)
 
     async def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
+        await self._closing.wait(self._is_open, seconds)
+
+    def wake(self) -> None:
+        self._closing.tell()
 
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
         try:
