@@ -130,6 +130,27 @@ func TestACloseEndsWhatIsInFlightOnAConnectionThatWasLeft(t *testing.T) {
 	old.ExpectEnd()
 }
 
+func TestAfterGoAwayNeitherAPingNorAByeIsSent(t *testing.T) {
+	for _, closes := range []bool{false, true} {
+		c, peer := pair(t, faketest.Start(t, 1), xuid.WithTimeout(200*time.Millisecond))
+		call := next(within(t), c)
+		peer.Expect(wire.OpNext)
+		// Behind GOAWAY, so that the client has read it when the PING is answered.
+		ping := begin(func() (uint64, error) { return 0, c.Ping(within(t)) })
+		asked := peer.Expect(wire.OpPing)
+		peer.GoAway()
+		peer.Reply(asked, &asked.Body)
+		gives(t, ping, 0)
+		if closes {
+			c.Close()
+		}
+		peer.ExpectEnd()
+		if r := soon(t, call); r.err == nil || closes && r.err != xuid.ErrClosed {
+			t.Fatalf("%+v", r)
+		}
+	}
+}
+
 func TestARequestThatCrossedGoAwayIsAskedElsewhereAtOnceWithoutRetries(t *testing.T) {
 	fake := faketest.Start(t, 1)
 	c, old := pair(t, fake)

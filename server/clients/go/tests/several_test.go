@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -148,6 +149,25 @@ func pairOf(t *testing.T, opts ...xuid.Option) (c *xuid.Client, first, other *fa
 	return c, first, other, both[0]
 }
 
+func TestAConnectionToAServerThatIsNotUsedIsClosedAlsoALateOne(t *testing.T) {
+	fakes := []*faketest.Server{faketest.Start(t, 1), faketest.Start(t, 1), faketest.Start(t, 1)}
+	peers := make(chan []*faketest.Peer, 1)
+	go func() { peers <- []*faketest.Peer{fakes[0].Greet(), fakes[1].Greet(), fakes[2].Accept()} }()
+	c, err := dialAll(t, []xuid.Option{xuid.WithConnectTimeout(time.Hour)}, fakes...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	greeted := <-peers
+	if hello, ok := greeted[2].ReadHello(); ok {
+		greeted[2].Reply(hello, &fakes[2].Hello)
+	}
+	for i, fake := range fakes {
+		if fake.Addr != c.Server().Server {
+			greeted[i].ExpectEnd()
+		}
+	}
+}
+
 func TestAClientThatHadToLeaveGoesBackToItsFirstChoice(t *testing.T) {
 	c, first, other, peer := pairOf(t, xuid.WithRetryFor(10*time.Second), xuid.WithReturnAfter(100*time.Millisecond))
 	call := next(within(t), c)
@@ -186,12 +206,67 @@ func TestARefusalThatMayTakeLongLeadsToTheOtherServerAtOnce(t *testing.T) {
 	peer.ExpectEnd()
 }
 
+func TestAServerThatRefusesIsStayedWithWhereNoOtherIsThatWasNotDialedOfLate(t *testing.T) {
+	refuse := func(c *xuid.Client, peer *faketest.Peer) {
+		call := next(within(t), c)
+		peer.Refuse(peer.Expect(wire.OpNext), 0x8010, 10*time.Second)
+		var refused *xuid.RefusedError
+		fails(t, call, &refused)
+	}
+	stays := func(c *xuid.Client, peer *faketest.Peer) {
+		refuse(c, peer)
+		call := next(within(t), c)
+		peer.ServeNext(5)
+		gives(t, call, 5)
+	}
+	stays(pair(t, faketest.Start(t, 1)))
+	c, first, other, peer := pairOf(t)
+	refuse(c, peer)
+	// Both are dialed now for the first time behind the greeting.
+	for _, fake := range []*faketest.Server{other, first} {
+		call := next(within(t), c)
+		peer = fake.Greet()
+		peer.ServeNext(4)
+		gives(t, call, 4)
+		if fake == other {
+			refuse(c, peer)
+		}
+	}
+	stays(c, peer)
+}
+
 func TestABusyServerIsStayedWith(t *testing.T) {
 	c, _, _, peer := pairOf(t, xuid.WithRetryFor(10*time.Second))
 	call := next(within(t), c)
 	peer.Refuse(peer.Expect(wire.OpNext), 0x8011, time.Millisecond)
 	peer.ServeNext(5)
 	gives(t, call, 5)
+}
+
+func TestACallThatGivesUpLeavesNoServerThatAnswersOthersOrWasNotGivenItsTime(t *testing.T) {
+	c, _, _, peer := pairOf(t, xuid.WithTimeout(time.Second))
+	slow := next(within(t), c)
+	peer.Expect(wire.OpNext)
+	other := next(within(t), c)
+	peer.ServeNext(1)
+	gives(t, other, 1)
+	short, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
+	hasty := next(short, c)
+	peer.Expect(wire.OpNext)
+	if r := soon(t, hasty); r.err != context.DeadlineExceeded {
+		t.Fatalf("%+v", r)
+	}
+	call := next(within(t), c)
+	peer.ServeNext(2)
+	gives(t, call, 2)
+	ping := peer.Expect(wire.OpPing)
+	peer.Reply(ping, &ping.Body)
+	var timeout *xuid.TimeoutError
+	fails(t, slow, &timeout)
+	call = next(within(t), c)
+	peer.ServeNext(3)
+	gives(t, call, 3)
 }
 
 func TestACallThatMeetsASilentServerLeadsTheNextOnesElsewhere(t *testing.T) {
