@@ -1,6 +1,7 @@
 // Requests, replies and refusals, against a server in the hands of the test.
 
 import assert from 'node:assert/strict';
+import { getEventListeners } from 'node:events';
 import { test } from 'node:test';
 
 import {
@@ -356,6 +357,11 @@ test('an aborted call ends with the reason of its signal, wherever it waits', as
   peer.answer(asked, { id: 1 });
   peer.answer(await peer.ask(), { id: 2 });
   assert.equal(await soon(after), 2n, 'the id of the aborted call is wasted');
+  const { signal: unused } = new AbortController();
+  const last = client.next({ signal: unused });
+  peer.answer(await peer.ask(), { id: 3 });
+  assert.equal(await soon(last), 3n);
+  assert.equal(getEventListeners(unused, 'abort').length, 0);
 });
 
 test('the fields of an id are told by the layout, without a call', async (t) => {

@@ -7,7 +7,7 @@ import {
   ClosedError, ConnectionLostError, RefusedError, TimeoutError, UnreachableError, WrongClusterError, connect,
 } from 'xuid-client';
 import { Retries } from '../lib/waiting.js';
-import { Fake, serveIds, soon, until } from './support/fake.js';
+import { Fake, serveIds, soon, standStill, until } from './support/fake.js';
 
 const QUICK = { firstPauseMs: 1, longestPauseMs: 20, retryForMs: 10_000 };
 
@@ -46,6 +46,15 @@ test('a list in one text is read as several servers', async (t) => {
   await Promise.all(fakes.map((fake) => fake.greet()));
   const { server } = (await soon(connecting)).served;
   assert.ok(fakes.some(({ address }) => address === server), server);
+});
+
+test('a connection to a server that is not used is closed, also a late one', async (t) => {
+  const fakes = await fleet(t, 3);
+  const connecting = connect(fakes.map(({ address }) => address), { connectTimeoutMs: 60_000 });
+  const peers = [await fakes[0].greet(), await fakes[1].greet(), await fakes[2].accept()];
+  const { server } = (await soon(connecting)).served;
+  await peers[2].welcome();
+  for (const [at, { address }] of fakes.entries()) if (address !== server) await peers[at].expectEnd();
 });
 
 test('servers of two clusters are refused together, with both named', async (t) => {
@@ -111,6 +120,23 @@ test('GOAWAY: what is in flight is read, what is not answered is asked elsewhere
   assert.equal(await soon(crossed), 3n);
 });
 
+test('GOAWAY: who stands in line is asked for elsewhere, and nothing more is sent', async (t) => {
+  const [fake] = await fleet(t, 1);
+  fake.hello.max_in_flight = 1;
+  const { client, peer } = await begin([fake], { timeoutMs: 300, retryForMs: 0 });
+  const slow = client.next();
+  const inLine = client.next();
+  await peer.ask();
+  peer.goaway();
+  const rejected = assert.rejects(soon(slow), TimeoutError);
+  const second = await fake.greet();
+  second.answer(await second.ask(), { id: 2 });
+  assert.equal(await soon(inLine), 2n);
+  // Neither a PING nor a BYE.
+  assert.equal(await peer.frame(), undefined);
+  await rejected;
+});
+
 test('a close ends what is in flight at a server that was left', async (t) => {
   const { client, peer, others: [other] } = await begin(await fleet(t, 2), { retryForMs: 0 });
   const left = client.array(2, { waitMs: 30_000 });
@@ -171,6 +197,34 @@ test('a server that names a pause of weeks is asked again in a minute', () => {
   assert.ok(pauseMs >= 60_000 && pauseMs <= 60_001, `${pauseMs}`);
 });
 
+test('a server that refuses is stayed with where there is no other that was not dialed of late', async (t) => {
+  for (const count of [1, 2]) {
+    const { client, peer } = await begin(await fleet(t, count), { retryForMs: 0 });
+    // A server alone was dialed so long ago that it would be due.
+    if (count === 1) standStill(1_010);
+    const call = client.next();
+    peer.refuse(await peer.ask(), 0x8010, count === 1 ? 0 : 10_000);
+    await assert.rejects(soon(call), RefusedError);
+    const next = client.next();
+    peer.answer(await peer.ask(), { id: 3 });
+    assert.equal(await soon(next), 3n);
+  }
+});
+
+test('a server that answers others is stayed with when a call gives up', async (t) => {
+  const { client, peer } = await begin(await fleet(t, 2), { timeoutMs: 500, retryForMs: 0 });
+  const slow = client.next();
+  await peer.ask();
+  const other = client.next();
+  peer.answer(await peer.ask(), { id: 2 });
+  assert.equal(await soon(other), 2n);
+  const third = peer.askBesidePings();
+  await assert.rejects(soon(slow), TimeoutError);
+  const next = client.next();
+  peer.answer(await soon(third), { id: 3 });
+  assert.equal(await soon(next), 3n);
+});
+
 test('a silent server is left when a call gives up, if there is another one', async (t) => {
   const { client, peer, others: [other] } = await begin(await fleet(t, 2), { timeoutMs: 500, retryForMs: 0 });
   const call = client.next();
@@ -192,7 +246,7 @@ test('a client that had to leave its first server comes back, and reads what is 
   assert.equal(await soon(moved), 1n);
   const slow = client.next();
   const held = await second.ask();
-  serveIds(second, { next: 100n });
+  const left = serveIds(second, { next: 100n });
   const back = first.greet().then((home) => serveIds(home, { next: 1_000n }));
   await until(() => {
     client.next().catch(() => {});
@@ -201,6 +255,8 @@ test('a client that had to leave its first server comes back, and reads what is 
   second.answer(held, { id: 2 });
   assert.equal(await soon(slow), 2n);
   assert.ok((await soon(client.next())) >= 1_000n);
+  // The connection that was left ends when its last reply has come.
+  await soon(left);
   void back;
 });
 
@@ -209,7 +265,7 @@ test('a server that was replaced by one of another cluster is refused, and yield
   const { client, peer } = await begin([fake], { retryForMs: 0, reconnectRounds: 1 });
   fake.hello.cluster = 'cd'.repeat(16);
   peer.socket.destroy();
-  const greeting = fake.greet();
+  const greeting = fake.greet().then((stranger) => stranger.expectEnd());
   let error;
   await until(() => {
     client.next().catch((caught) => {
@@ -218,7 +274,7 @@ test('a server that was replaced by one of another cluster is refused, and yield
     return error !== undefined;
   });
   assert.ok(error.message.includes('cd'.repeat(16)) && error.message.includes('07'.repeat(16)));
-  void greeting;
+  await soon(greeting);
 });
 
 test('many callers share one dial', async (t) => {

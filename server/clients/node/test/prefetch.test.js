@@ -184,6 +184,29 @@ test('what is on its way when a server of another cluster is met is void', async
   assert.equal(source.take(), undefined);
 });
 
+test('of two refills in flight the one that was asked for first is taken first', async (t) => {
+  const { client, peer } = await pair(t, {}, { max_count: 4 });
+  const source = client.prefetch({ least: 8, most: 8 });
+  const [first, second] = [await peer.ask(), await peer.ask()];
+  put(peer, second, 11);
+  put(peer, first, 1);
+  await until(() => source.held === 8);
+  assert.deepEqual([...source.takeMany(8)], [1n, 2n, 3n, 4n, 11n, 12n, 13n, 14n]);
+});
+
+test('who waits behind a refusal that stays has the server asked once more', async (t) => {
+  const { client, peer } = await pair(t);
+  const source = client.prefetch({ waitMs: 500 });
+  const refused = source.next();
+  peer.refuse(await peer.ask(), 0x000b);
+  await assert.rejects(soon(refused), RefusedError);
+  const call = source.next();
+  const asked = peer.ask();
+  await Promise.race([asked, assert.doesNotReject(soon(call))]);
+  put(peer, await asked, 7);
+  assert.equal(await soon(call), 7n);
+});
+
 test('who waits is told of a refusal that stays, and of the time being over', async (t) => {
   const { client, peer } = await pair(t);
   const source = client.prefetch({ waitMs: 10_000 });
