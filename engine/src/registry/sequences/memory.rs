@@ -26,6 +26,8 @@ struct Shared {
     closed: BTreeSet<String>,
     faults: VecDeque<Option<RecordFault>>,
     away: bool,
+    /// How often they were maintained.
+    maintained: u32,
     /// Called once, before the next change.
     before_swap: Option<Box<dyn FnOnce() + Send>>,
 }
@@ -86,6 +88,12 @@ impl MemoryRecords {
     #[must_use]
     pub fn record(&self, name: &str) -> Option<SequenceRecord> {
         lock(&self.shared).rows.get(name).map(|row| row.record.clone())
+    }
+
+    /// How often they were maintained.
+    #[must_use]
+    pub fn maintained(&self) -> u32 {
+        lock(&self.shared).maintained
     }
 
     /// Loses a record, as no registry may.
@@ -168,5 +176,9 @@ impl SequenceRecords for MemoryRecords {
         let listed = rows
             .filter(|(name, _)| name.as_str() > after && name.starts_with(prefix) && !name.starts_with('@'));
         Ok(listed.take(limit).map(|(name, row)| (name.clone(), Ok(row.clone()))).collect())
+    }
+
+    fn maintain(&mut self) {
+        lock(&self.shared).maintained += 1;
     }
 }

@@ -183,7 +183,7 @@ impl Teller {
         match why {
             Some(why) => {
                 self.store_failed(why, now);
-                // Rows that somebody has locked: others may be had at once.
+                // Rows that another program has locked: others may be had at once.
                 if !self.store.was_silent() {
                     self.store_retry.at = now;
                 }

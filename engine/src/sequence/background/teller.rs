@@ -279,7 +279,7 @@ impl Teller {
             return true;
         }
         for _ in 0..MOST_QUESTIONS {
-            // A row that somebody has locked is waited for, too.
+            // A row that another program has locked is waited for, too.
             if self.hub.clock.read().boot.saturating_sub(begun) >= SECOND {
                 break;
             }
@@ -399,7 +399,7 @@ impl Teller {
         }
     }
 
-    /// Why this is not asked now: it would wait for a store that hangs, or for a row that somebody has locked, behind those
+    /// Why this is not asked now: it would wait for a store that hangs, or for a row that another program has locked, behind those
     /// before it.
     pub(super) fn hangs(&self, control: &Control) -> Option<&str> {
         let boot = self.hub.clock.read().boot;

@@ -268,7 +268,7 @@ pub trait Store: Send {
     fn create_all(&mut self, rows: &[(SequenceName, NewSequence)]) -> Vec<Result<Row, StoreError>> {
         let (begun, mut silence) = (boot_ns(), None);
         let mut create = |(name, new): &(SequenceName, NewSequence)| {
-            // Each would wait for a store that hangs, or for what somebody has locked.
+            // Each would wait for a store that hangs, or for what another program has locked.
             if boot_ns().saturating_sub(begun) >= MOST_CREATING {
                 silence.get_or_insert_with(|| "others took too long".to_owned());
             }
@@ -304,7 +304,7 @@ pub trait Store: Send {
         self.raise(name, least)
     }
 
-    /// Whether the last question that failed got no answer at all. A store that said why it failed, since somebody has a row
+    /// Whether the last question that failed got no answer at all. A store that said why it failed, since another program has a row
     /// locked, say, answers others meanwhile; one that hangs is asked one question a second.
     fn was_silent(&self) -> bool {
         true

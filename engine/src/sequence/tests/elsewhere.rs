@@ -3,17 +3,16 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::meddled::{Asked, MeddledStore};
-use super::{LONG, World, named, next, sequence, twice};
+use super::{LONG, World, named, next, sequence, take_held, twice};
+use crate::registry::ClusterId;
 use crate::registry::sequences::memory::MemoryRecords;
-use crate::registry::sequences::{SequenceChange, SequenceEntry, SequenceRecord, SequenceRecords};
-use crate::registry::{ClusterId, ReadError, SwapError, Versioned};
+use crate::sequence::Sequences;
 use crate::sequence::leftovers::format::Batch;
 use crate::sequence::store::registry::RegistryStore;
 use crate::sequence::store::{NewSequence, SequenceSettings, Store, StoreError};
-use crate::sequence::{Demand, Sequences};
 use crate::sys::guards::Guard;
 
 fn world() -> World {
@@ -95,10 +94,7 @@ fn twice_behind_what_lies(beside: Beside) -> usize {
     let (third, mut teller) = life();
     let a = sequence(&third, "a");
     for _ in 0..200 {
-        let mut out = Vec::new();
-        if a.try_runs(Demand::any(50), &mut out).is_ok() {
-            ids.extend(out.into_iter().flatten());
-        }
+        take_held(&a, &mut ids);
         teller.turn_now();
     }
     twice(&ids)
@@ -153,10 +149,7 @@ fn twice_after_a_fence_below_what_lies_beside() -> usize {
     let (third, mut teller) = life(1);
     let a = sequence(&third, "a");
     for _ in 0..200 {
-        let mut out = Vec::new();
-        if a.try_runs(Demand::any(50), &mut out).is_ok() {
-            ids.extend(out.into_iter().flatten());
-        }
+        take_held(&a, &mut ids);
         teller.turn_now();
     }
     twice(&ids)
@@ -198,44 +191,13 @@ fn leftovers_wait_for_a_store_that_refuses_to_say_which_one_it_is() {
     assert_eq!(next(&a, || teller.turn_now()), 2);
 }
 
-/// Records that count how often they are looked after.
-struct CountedRecords(MemoryRecords, Arc<AtomicU32>);
-
-impl SequenceRecords for CountedRecords {
-    fn describe(&self) -> String {
-        self.0.describe()
-    }
-
-    fn cluster(&self) -> ClusterId {
-        self.0.cluster()
-    }
-
-    fn read(&mut self, names: &[&str], out: &mut Vec<Result<Versioned<SequenceRecord>, ReadError>>) {
-        self.0.read(names, out);
-    }
-
-    fn swap(&mut self, changes: &[SequenceChange<'_>], out: &mut Vec<Result<(), SwapError>>) {
-        self.0.swap(changes, out);
-    }
-
-    fn list(&mut self, prefix: &str, after: &str, limit: usize) -> Result<Vec<SequenceEntry>, ReadError> {
-        self.0.list(prefix, after, limit)
-    }
-
-    fn maintain(&mut self) {
-        self.1.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
 /// An ensemble that is away would be waited for.
 #[test]
 fn a_registry_that_only_leftovers_need_is_not_looked_after_between_grants() {
     for (witness, looks) in [(true, 1), (false, 0)] {
-        let (world, counted) = (world(), Arc::new(AtomicU32::new(0)));
-        let records = CountedRecords(world.records.clone(), counted.clone());
-        let builder = world.without_records().records(Box::new(records)).witness(witness);
-        let (_sequences, mut teller) = builder.assemble_for_test();
+        let world = world();
+        let (_sequences, mut teller) = world.builder().witness(witness).assemble_for_test();
         teller.turn();
-        assert_eq!(counted.load(Ordering::Relaxed), looks, "with a witness: {witness}");
+        assert_eq!(world.records.maintained(), looks, "with a witness: {witness}");
     }
 }

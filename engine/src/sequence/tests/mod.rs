@@ -124,6 +124,14 @@ fn stop_after(sequences: &Sequences, issued: u64) {
     assert_eq!(figures.issued, issued, "{figures:?}");
 }
 
+/// Takes ids of what is held, if there are as many.
+fn take_held(a: &Sequence, ids: &mut Vec<u64>) {
+    let mut out = Vec::new();
+    if a.try_runs(Demand::any(50), &mut out).is_ok() {
+        ids.extend(out.into_iter().flatten());
+    }
+}
+
 /// How many ids came twice.
 fn twice(ids: &[u64]) -> usize {
     ids.len() - ids.iter().collect::<HashSet<_>>().len()

@@ -8,7 +8,7 @@ use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use super::meddled::{Asked, MeddledStore};
-use super::{LONG, World, clock, next, sequence, twice};
+use super::{LONG, World, clock, next, sequence, take_held, twice};
 use crate::registry::sequences::memory::MemoryRecords;
 use crate::registry::sequences::{SequenceChange, SequenceEntry, SequenceRecord, SequenceRecords};
 use crate::registry::{ClusterId, ReadError, SwapError, Versioned};
@@ -112,10 +112,7 @@ fn twice_after_a_panic(at: At) -> (usize, u64, u64) {
     let (sequences, mut teller) = life();
     let a = sequence(&sequences, "a");
     for _ in 0..300 {
-        let mut out = Vec::new();
-        if a.try_runs(Demand::any(50), &mut out).is_ok() {
-            ids.extend(out.into_iter().flatten());
-        }
+        take_held(&a, &mut ids);
         teller.turn_whatever_happens();
         clock.pass(Duration::from_secs(1));
         teller.turn_now();

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{World, assert_distinct, clock, named, next, sequence, twice, until};
+use super::{World, assert_distinct, clock, named, next, sequence, take_held, twice, until};
 use crate::registry::ClusterId;
 use crate::registry::sequences::memory::MemoryRecords;
 use crate::sequence::store::{SequenceSettings, Store};
@@ -365,10 +365,7 @@ fn twice_where_unclaimed(why: Unclaimed, witness: bool) -> usize {
     let (sequences, mut teller) = builder.assemble_for_test();
     let a = sequence(&sequences, "a");
     for _ in 0..100 {
-        let mut out = Vec::new();
-        if a.try_runs(Demand::any(50), &mut out).is_ok() {
-            ids.extend(out.into_iter().flatten());
-        }
+        take_held(&a, &mut ids);
         clock.pass(Duration::from_secs(1));
         teller.turn_now();
     }

@@ -102,7 +102,7 @@ struct DatabaseStore<D: Dialect> {
     runtime: ClientRuntime,
     url: DatabaseUrl,
     options: DatabaseOptions,
-    /// Names whose rows could not be had when they were asked for last, since somebody has them locked; the one that was
+    /// Names whose rows could not be had when they were asked for last, since another program has them locked; the one that was
     /// tried last behind the others.
     locked: VecDeque<SequenceName>,
 }
@@ -335,7 +335,7 @@ impl<D: Dialect> Store for DatabaseStore<D> {
         let mut found = Vec::with_capacity(asks.len());
         let mut identity = if free.is_empty() { None } else { self.grant_free(&free, &mut found) };
         let mut outcomes: HashMap<_, _> = free.into_iter().map(|ask| ask.name).zip(found).collect();
-        // A try waits for as long as somebody has the row: for one of them in a call.
+        // A try waits for as long as another program has the row: for one of them in a call.
         let first = self.locked.iter().find_map(|name| asks.iter().find(|ask| ask.name == *name));
         if let Some(ask) = first.filter(|ask| !outcomes.contains_key(&ask.name)) {
             let mut found = Vec::new();
