@@ -318,6 +318,10 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
         if !was_greeted && self.session.was_greeted() {
             self.newcomer.greeted();
             self.outbox.widen();
+            if self.need == Need::Room {
+                // It stopped for the little room of a stranger, and there is more now: nothing else would wake it.
+                self.need = Need::Turn;
+            }
             // GOAWAY went behind the reply to HELLO.
             self.sent_away = self.sent_away.map(|_| Instant::now());
         }

@@ -3,9 +3,12 @@
 use std::pin::pin;
 
 use rustix::net::sockopt::{set_socket_linger, set_socket_send_buffer_size};
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
-use xuid_protocol::{Hello, PREFACE, SequenceName, request_hello, request_seq_info};
+use xuid_protocol::{
+    Bulk, Hello, Order, PREFACE, SequenceName, request_array, request_hello, request_seq_info,
+};
 
 use super::*;
 use crate::config::Tokens;
@@ -99,4 +102,35 @@ fn a_client_that_has_shown_no_token_and_reads_nothing_has_little_memory() {
         let held = connection.outbox.len();
         assert!((STRANGER_HIGH..STRANGER_HIGH + 1_000).contains(&held), "{held} bytes");
     });
+}
+
+#[test]
+fn what_lies_behind_a_long_first_reply_is_answered_at_once() {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let mut xuid = PREFACE.to_vec();
+    request_hello(&mut xuid, 1, &Hello::new("test")).unwrap();
+    for request_id in [2, 3] {
+        request_array(&mut xuid, request_id, Bulk::new(1_000, Order::Any, PATIENCE));
+    }
+    let http = "POST /v1/ids HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 14\r\n\r\n\
+                {\"count\":1000}";
+    let requests = [
+        (Front::Xuid, xuid),
+        (Front::Resp, b"XUID.BATCH 1000 @any\r\n".repeat(2)),
+        (Front::Http, http.repeat(2).into_bytes()),
+    ];
+    for (front, requests) in requests {
+        runtime.block_on(async {
+            let (mut client, stream, newcomer) = connected().await;
+            client.write_all(&requests).await.unwrap();
+            client.shutdown().await.unwrap();
+            let mut replies = Vec::new();
+            let served = serve(stream, front, Home::shared(), newcomer);
+            let both = async { tokio::join!(served, client.read_to_end(&mut replies)) };
+            // Less than the time to greet, behind which a timer would have looked.
+            let in_time = timeout(GREETING_DEADLINE / 2, both).await.is_ok();
+            assert!(in_time, "{front:?}: {} bytes", replies.len());
+            assert!(replies.len() > 2 * STRANGER_HIGH, "{front:?}: {} bytes", replies.len());
+        });
+    }
 }
