@@ -164,11 +164,13 @@ impl Client {
         }
     }
 
-    /// Says BYE, waits for the answer and closes, for all clones. Whoever waits for a reply, for a connection, or for the next
-    /// attempt, gets [`ClientError::Closed`], and so do those that ask a [`Prefetch`](crate::Prefetch): what it holds is
-    /// dropped. In a forked child it does nothing: the connection is the parent's.
+    /// Closes, for all clones: says BYE and waits for the answer, which comes behind those of all requests in flight, for up to
+    /// [`Options::timeout`](crate::Options::timeout). Whoever asks for something new, waits for a connection or for the next
+    /// attempt gets [`ClientError::Closed`] at once, and so do those that ask a [`Prefetch`](crate::Prefetch): what it holds
+    /// is dropped. Whoever still waits for a reply behind BYE gets it then. In a forked child it does nothing: the connection
+    /// is the parent's.
     pub async fn close(&self) {
-        if let Ok(Ok(link)) = self.fleet.current() {
+        if let Some(link) = self.fleet.begin_close() {
             let bye = async {
                 if let Ok(reply) = link.submit(&Request::Bye, Instant::now()).await {
                     // The answer changes nothing: closed it is in any case.
@@ -177,7 +179,7 @@ impl Client {
             };
             let _ = timeout(self.fleet.options.timeout, bye).await;
         }
-        self.fleet.close();
+        self.fleet.end_links();
     }
 
     /// Runs of [`Order::Any`] for a prefetching source, tried once, and the time they were asked for. Waiting for a

@@ -207,22 +207,32 @@ impl Fleet {
         matches!(self.current(), Ok(Ok(link)) if link.served.server == *server)
     }
 
-    /// No more links. In a forked child nothing: the connection is the parent's.
-    pub(crate) fn close(&self) {
-        if self.process.check().is_err() {
-            return;
-        }
+    /// No more links: ends all but what is in flight. The link to say BYE on, if it serves. In a forked child nothing: the
+    /// connection is the parent's.
+    pub(crate) fn begin_close(&self) -> Option<Arc<Link>> {
+        self.process.check().ok()?;
         let mut current = self.lock();
         current.closed = true;
         if let Some(trip) = current.return_trip.take() {
             trip.abort();
         }
-        let left: Vec<_> = current.left.iter().filter_map(Weak::upgrade).collect();
         let link = Arc::clone(&current.link);
         drop(current);
         self.open.close();
         // Before its refills fail: those that ask for an id are told of the close.
         self.holders.end();
+        link.is_serving().then_some(link)
+    }
+
+    /// Ends the links, behind [`begin_close`](Self::begin_close), and with them what is in flight (I4).
+    pub(crate) fn end_links(&self) {
+        if self.process.check().is_err() {
+            return;
+        }
+        let current = self.lock();
+        let left: Vec<_> = current.left.iter().filter_map(Weak::upgrade).collect();
+        let link = Arc::clone(&current.link);
+        drop(current);
         for link in left.iter().chain([&link]) {
             link.end(&ClientError::Closed);
         }
@@ -350,7 +360,8 @@ impl Fleet {
 
 impl Drop for Fleet {
     fn drop(&mut self) {
-        self.close();
+        self.begin_close();
+        self.end_links();
     }
 }
 

@@ -261,6 +261,27 @@ async fn closing_ends_the_search_for_a_server_and_tells_all_that_wait_for_it() {
 }
 
 #[tokio::test]
+async fn closing_ends_a_pause_at_once_though_its_bye_is_answered_late() {
+    let fake = Fake::start(1).await;
+    let hour = Duration::from_hours(1);
+    let (client, mut peer) = fake.pair(quick().timeout(hour).retry_for(hour)).await;
+    let call = tokio::spawn({
+        let client = client.clone();
+        async move { client.next(Order::Any).await }
+    });
+    peer.overload(Duration::from_secs(50)).await;
+    let closing = tokio::spawn({
+        let client = client.clone();
+        async move { client.close().await }
+    });
+    // A server answers what is in flight before it: here that lasts.
+    peer.expect(Asked::Bye).await;
+    let outcome = soon(call).await.unwrap();
+    assert!(matches!(outcome, Err(ClientError::Closed)), "{outcome:?}");
+    closing.abort();
+}
+
+#[tokio::test]
 async fn closing_ends_a_call_that_pauses_between_two_attempts() {
     let fake = Fake::start(1).await;
     let (client, mut peer) = fake.pair(quick().retry_for(Duration::from_hours(1))).await;

@@ -573,4 +573,42 @@ class LinkTest {
             Wait.failure(XuidException.ConnectionLost.class, call);
         }
     }
+
+    @Test
+    void an_error_at_the_end_of_a_dial_keeps_no_caller_waiting() throws Exception {
+        try (FakeServer server = new FakeServer();
+                XuidClient client = server.connect(server.options().timeout(Duration.ofMinutes(5)))) {
+            Object fleet = inner(client, "fleet");
+            Field parked = fleet.getClass().getDeclaredField("parked");
+            parked.setAccessible(true);
+            // No memory for a list of those that wait.
+            parked.set(fleet, new java.util.ArrayDeque<Call<?>>() {
+                private boolean hasThrown;
+
+                @Override
+                public Object[] toArray() {
+                    if (!isEmpty() && !hasThrown) {
+                        hasThrown = true;
+                        throw new OutOfMemoryError("of a test");
+                    }
+                    return super.toArray();
+                }
+            });
+            server.peer().close();
+            Wait.until("the end was seen", () -> !client.isConnected());
+            var call = client.nextAsync();
+            FakeServer.Peer peer = server.greet();
+            // It goes on here, or is told: it does not wait for the next dial, which may never come.
+            Thread answering = new Thread(() -> {
+                try {
+                    peer.id(peer.expect(Op.NEXT), 7);
+                } catch (IOException ended) {
+                    // It was told.
+                }
+            });
+            answering.setDaemon(true);
+            answering.start();
+            Wait.until("it is told", call::isDone);
+        }
+    }
 }

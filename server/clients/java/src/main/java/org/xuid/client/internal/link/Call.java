@@ -56,8 +56,13 @@ public class Call<T> extends CompletableFuture<T> {
         try {
             step.run();
         } catch (Throwable error) {
-            completeExceptionally(new XuidException.ConnectionLost(server, error));
+            broken(server, error);
         }
+    }
+
+    /** No other place knows of this call, and an Error came in its way: it is told. */
+    void broken(String server, Throwable error) {
+        completeExceptionally(Failures.broken(server, error));
     }
 
     /** Hands over a reply that was found to fit the request. */

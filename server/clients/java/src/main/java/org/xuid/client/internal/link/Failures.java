@@ -5,6 +5,9 @@ import org.xuid.client.XuidException;
 
 /** Failures in the words of a person: what was found, what is allowed, what to do. */
 public final class Failures {
+    /** Made before memory is used up: then no other failure can be made. */
+    private static final XuidException NO_MEMORY = new XuidException.ConnectionLost("the server", new OutOfMemoryError());
+
     private Failures() {}
 
     static XuidException noReply(String server, Duration limit) {
@@ -29,6 +32,24 @@ public final class Failures {
         String text = server + " does not speak XUID/1 as it should: " + breach
                 + ". Check the address and the versions";
         return new XuidException.Protocol(server, text, null);
+    }
+
+    /** A dial met an Error. */
+    static XuidException undialed(String server, Throwable error) {
+        try {
+            return unreachable(server, error);
+        } catch (Throwable another) {
+            return NO_MEMORY;
+        }
+    }
+
+    /** An Error came in the way of a call, which says nothing of the server. */
+    static XuidException broken(String server, Throwable error) {
+        try {
+            return new XuidException.ConnectionLost(server, error);
+        } catch (Throwable another) {
+            return NO_MEMORY;
+        }
     }
 
     /** A call of a client that was closed. */

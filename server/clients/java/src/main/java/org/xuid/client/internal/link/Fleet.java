@@ -1,8 +1,6 @@
 package org.xuid.client.internal.link;
 
 import java.util.ArrayDeque;
-import java.util.ArrayList;
-import java.util.List;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
@@ -167,15 +165,13 @@ public final class Fleet implements Link.Owner {
         return retries.pause(error, leadsElsewhere(error) && !staysAfter(error));
     }
 
-    /** Says BYE, waits a little for the answer, and closes. */
+    /** Ends what is on no link, says BYE, waits a little for the answer, and ends the rest. */
     public void close() {
         Link last;
-        List<Call<?>> calls;
         synchronized (this) {
             if (closed) {
                 return;
             }
-            calls = takeParked();
             closed = true;
             last = link;
             if (dialer != null) {
@@ -183,16 +179,16 @@ public final class Fleet implements Link.Owner {
             }
         }
         try {
-            sayBye(last);
-        } finally {
-            goOn(calls, Failures.closed());
-            // Without the timer nothing else would end what is in flight on those that were left.
-            links.forEach(each -> each.end(Failures.closed()));
+            releaseParked(Integer.MAX_VALUE, Failures.closed());
             // One by one: what begins to pause meanwhile is either found here or finds that it is still there.
             for (Call<?> call : paused) {
                 paused.remove(call);
-                goOn(List.of(call), Failures.closed());
+                goOn(call, Failures.closed());
             }
+            sayBye(last);
+        } finally {
+            // Without the timer nothing else would end what is in flight on those that were left.
+            links.forEach(each -> each.end(Failures.closed()));
             timer.shutdownNow();
         }
     }
@@ -310,17 +306,17 @@ public final class Fleet implements Link.Owner {
             failure = failed;
         } catch (Throwable broken) {
             // Whatever it is, those that wait are told, and the next call dials again.
-            failure = Failures.unreachable(server().address(), broken);
+            failure = Failures.undialed(server().address(), broken);
         }
-        List<Call<?>> calls;
         Link replaced = null;
+        int waiting;
         synchronized (this) {
             dialer = null;
             if (found != null && !closed) {
                 replaced = link;
                 link = found;
             }
-            calls = takeParked();
+            waiting = parked.size();
         }
         try {
             if (replaced != null) {
@@ -331,36 +327,48 @@ public final class Fleet implements Link.Owner {
                 found.end(Failures.closed());
             }
         } finally {
-            goOn(calls, failure);
+            releaseParked(waiting, failure);
+        }
+    }
+
+    /**
+     * The first so many that waited for a dial go on; behind them are those that wait for the next one. Each leaves its
+     * place when its turn comes: where memory is used up there is none for a list of them.
+     */
+    private void releaseParked(int count, XuidException failure) {
+        for (int left = count; left > 0; left--) {
+            Call<?> call;
+            synchronized (this) {
+                call = parked.poll();
+            }
+            if (call == null) {
+                return;
+            }
+            goOn(call, failure);
         }
     }
 
     /** What waited goes on, with a failure or with none: null. */
-    private void goOn(List<Call<?>> calls, XuidException failure) {
-        calls.forEach(call -> call.step(server().address(), () -> {
+    private void goOn(Call<?> call, XuidException failure) {
+        try {
             if (failure == null) {
                 start(call);
             } else {
                 retryOrFail(call, failure);
             }
-        }));
+        } catch (Throwable error) {
+            call.broken(server().address(), error);
+        }
     }
 
     /** No thread was to be had to dial. */
     private void failParked(XuidException failure) {
-        List<Call<?>> calls;
+        int waiting;
         synchronized (this) {
             // What waits for a dial that was begun meanwhile is told by that.
-            calls = dialer == null ? takeParked() : List.of();
+            waiting = dialer == null ? parked.size() : 0;
         }
-        goOn(calls, failure);
-    }
-
-    /** Behind the lock. */
-    private List<Call<?>> takeParked() {
-        List<Call<?>> calls = new ArrayList<>(parked);
-        parked.clear();
-        return calls;
+        releaseParked(waiting, failure);
     }
 
     private Link start(Dial.Greeted greeted) {
