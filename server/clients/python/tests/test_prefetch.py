@@ -420,7 +420,7 @@ class DrawsOfThreads(Draws, Stories):
         used_up = ids._source.piece
         drain(used_up)
         for _ in range(2):
-            threads.run(ids._source.open(used_up))
+            threads.run(ids._source._until(lambda gate: ids._source._open_next(used_up, gate), None))
         self.assertEqual(next(ids), 1 + PIECE)
 
     def test_a_prefetch_keeps_its_client_and_a_dropped_one_ends_its_thread(self):

@@ -11,6 +11,7 @@ from .client import WAIT, Base, merged
 from .errors import Closed
 from .link.tasks import Tasks
 from .prefetch import AsyncPrefetch
+from .process import settle
 from .values import Decoded, Run
 
 
@@ -43,6 +44,7 @@ class AsyncClient(Base):
         await self.close()
 
     async def _call(self, request: wire.Request) -> Any:
+        settle()
         while True:
             process = self._fleet.process
             answer = await self._fleet.call(request)

@@ -13,6 +13,7 @@ from .link.fleet import Fleet
 from .link.threads import Threads, run
 from .options import Tls, check
 from .prefetch import Prefetch
+from .process import settle
 from .values import Decoded, Layout, Run, Served
 
 #: How long ids may take, in seconds, where a caller says nothing.
@@ -143,6 +144,7 @@ class Client(Base):
 
     def _call(self, request: wire.Request, make: Callable[[Any], Any] | None = None) -> Any:
         """What is made of the answer."""
+        settle()
         while True:
             process = self._fleet.process
             answer = run(self._fleet.call(request))

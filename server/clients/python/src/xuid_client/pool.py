@@ -178,6 +178,10 @@ class Pool:
         self._level = min(max(self._level, needed), self.most)
         return max(0, min(self._level - self.held, self._request, max_count))
 
+    @property
+    def is_full(self) -> bool:
+        return self.held >= self._level
+
     def put(self, runs: Iterable[Run], asked: float, now: float) -> None:
         """What was asked for then has come."""
         # First: what is closed, or void, behind the looks below is not put into what takes its place.

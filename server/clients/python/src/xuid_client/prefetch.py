@@ -16,16 +16,17 @@ last: what was opened before a fork, a close or a stranger is never handed out a
 from __future__ import annotations
 
 import functools
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any, Callable
 
 from . import wire
-from .errors import Timeout, UsageError, XuidError
+from .errors import Closed, Timeout, UsageError, XuidError
 from .link import tasks, threads
 from .link.fleet import Fleet
 from .pool import EMPTY, Batch, Piece, Pool
-from .process import now, tell_of_forks
+from .process import is_forking, now, settle, tell_of_forks
 
 #: How long the server may wait for the ids of a refill, in seconds: one that lives on what its clock brings has the largest
 #: refill together in 32 ms.
@@ -51,8 +52,26 @@ class Source:
         #: Another object whenever what is held becomes void.
         self.generation = object()
         self.piece = EMPTY
+        #: What was open when a fork began.
+        self._aside = EMPTY
         #: That of tasks is of an event loop, and made in it.
         self._gate: Any = None if self._make_gate is tasks.Gate else self._make_gate()
+
+    def before_fork(self) -> None:
+        """Nothing stays open that is taken without a look whether it is the parent's."""
+        piece, generation = self.piece, object()
+        is_good = piece.generation is self.generation
+        self.generation, self.piece = generation, EMPTY
+        # What makes it void meanwhile is of another generation.
+        self._aside = Piece(piece.pop, piece.good_until, generation) if is_good else EMPTY
+
+    def forked(self) -> None:
+        """In the parent: it is open again, and what waited for it goes on."""
+        if self.piece is EMPTY:
+            self.piece = self._aside
+        self._aside = EMPTY
+        if self._gate is not None and self._make_gate is not tasks.Gate:
+            self._gate.news.tell()
 
     def after_fork(self) -> None:
         """In a child: what is held is the parent's."""
@@ -64,6 +83,7 @@ class Source:
 
     def close(self) -> None:
         """Drops what is held. May be called from any thread, of tasks from that of their loop."""
+        settle()
         self.generation = object()
         gate = self._gate
         if gate is None:
@@ -120,21 +140,30 @@ class Source:
             if not gate.under(self._open_held, piece, gate):
                 return None
 
-    async def open(self, used_up: Piece) -> None:
-        """Opens a piece in the place of that one, and waits for one if none is held."""
-        await self._until(functools.partial(self._open_next, used_up))
+    async def next(self, piece: Piece) -> int:
+        """An id of a piece behind that one, which is used up; waits for one if none is held."""
+        deadline: float | None = None
+        while True:
+            deadline = await self._until(functools.partial(self._open_next, piece), deadline)
+            piece = self.piece
+            number = self.take_from(piece)
+            if number is not None:
+                return number
+            # Others took all of it. The time of this caller goes on.
 
     async def take(self, count: int) -> list[int]:
         """So many ids, and waits for them if they are not held."""
+        deadline: float | None = None
         while True:
             ids = self.take_list(count)
             if ids is not None:
                 return ids
-            await self._until(functools.partial(self._holds, count))
+            deadline = await self._until(functools.partial(self._holds, count), deadline)
 
     def take_list(self, count: int) -> list[int] | None:
         """So many ids, if they are held."""
-        generation, gate, pool = self.generation, self._current_gate(), self._pool
+        gate = self._current_gate()
+        generation, pool = self.generation, self._pool
         batch: Batch | None = gate.under(self._take_of, pool, count, gate)
         # Last, as with one by one: the process may have been stopped, or forked.
         if batch is None or now() >= batch.good_until or generation is not self.generation:
@@ -164,6 +193,8 @@ class Source:
             return True
         # First: what is opened of another pool than that of this generation is void.
         generation = self.generation
+        if is_forking():
+            return False
         piece = self._pool.open(now())
         self._ask(gate)
         if piece and self.piece is used_up:
@@ -171,21 +202,25 @@ class Source:
         return self.piece is not used_up
 
     def _current_gate(self) -> Any:
+        settle()
+        if sys.is_finalizing():
+            # No thread would bring any.
+            raise Closed
         gate = self._gate
         if gate is None or not gate.is_current():
             # An event loop that is over took its tasks along.
             gate = self._gate = self._make_gate()
         return gate
 
-    async def _until(self, look: Callable[[Any], bool]) -> None:
-        """Looks until it is there, as often as there is news, for as long as a caller waits."""
-        deadline: float | None = None
+    async def _until(self, look: Callable[[Any], bool], deadline: float | None) -> float | None:
+        """Looks until it is there, as often as there is news, for as long as a caller waits; until when that is, if it has
+        waited already."""
         while True:
             # Another one in a child that a signal's handler forked meanwhile.
             gate = self._current_gate()
             seen = gate.news.last
             if gate.under(self._look, look, gate, deadline is None):
-                return
+                return deadline
             if deadline is None:
                 deadline = time.monotonic() + self._wait
             failure = self._pool.failure
@@ -233,6 +268,9 @@ async def _keep_filled(fleet: Fleet, pool: Pool, gate: Any) -> None:
         if pool.closed:
             return
         if not count:
+            if pool.is_full:
+                # Who asked met another one's change, and found none.
+                gate.news.tell()
             await gate.demand.wait(seen)
             continue
         asked = now()
@@ -281,16 +319,15 @@ class Prefetch(Iterator[int]):
 
     def __next__(self) -> int:
         source = self._source
-        while True:
-            # As Source.take_from, without the cost of a call.
-            piece = source.piece
-            try:
-                number = piece[0]()
-                if now() < piece[1] and piece[2] is source.generation:
-                    return number
-            except IndexError:
-                pass
-            threads.run(source.open(piece))
+        # As Source.take_from, without the cost of a call.
+        piece = source.piece
+        try:
+            number = piece[0]()
+            if now() < piece[1] and piece[2] is source.generation:
+                return number
+        except IndexError:
+            pass
+        return threads.run(source.next(piece))
 
     def try_next(self) -> int | None:
         """An id if one is held, without waiting. None asks for more in the background."""
@@ -331,12 +368,9 @@ class AsyncPrefetch:
 
     async def next(self) -> int:
         """An id. A caller that is cancelled loses none."""
-        while True:
-            piece = self._source.piece
-            number = self._source.take_from(piece)
-            if number is not None:
-                return number
-            await self._source.open(piece)
+        piece = self._source.piece
+        number = self._source.take_from(piece)
+        return await self._source.next(piece) if number is None else number
 
     def __aiter__(self) -> AsyncPrefetch:
         return self

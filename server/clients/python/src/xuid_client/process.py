@@ -7,6 +7,10 @@ multiprocessing, gunicorn and uWSGI; a fork that a library makes past Python is 
 What tells them is code of Python, in which a signal's handler would run: one that draws would get an id of the parent, and one
 that raises would leave some untold. So the thread that forks has its signals blocked until all are told. Those that come
 meanwhile are handled then.
+
+Other code of the child may run before: hooks that the program registered earlier, and the ends of what other threads had in
+a threading.local. So before the fork all that is taken without a look here is closed, and what looks (:func:`settle`)
+tells all there.
 """
 
 from __future__ import annotations
@@ -37,12 +41,29 @@ def tell_of_forks(holder: Any) -> None:
 
 
 class _Forking(threading.local):
-    """What a thread that forks had blocked before; None: it does not fork."""
+    """Of a thread that forks."""
 
+    #: What it had blocked before; None: it does not fork.
     blocked: set[Any] | None = None
+    #: The process that it forks, until all are told; 0: it does not fork.
+    parent = 0
 
 
 _forking = _Forking()
+
+#: One for each fork that is under way.
+_forks: list[bool] = []
+
+
+def is_forking() -> bool:
+    """Whether any thread is about to fork: what is opened now would be open in the child."""
+    return bool(_forks)
+
+
+def settle() -> None:
+    """In a child that was not told yet: tells all."""
+    if _forking.parent and _forking.parent != os.getpid():
+        _in_child()
 
 
 def _hold_signals() -> None:
@@ -61,17 +82,42 @@ def _free_signals() -> None:
         _forking.blocked = None
 
 
+def _before() -> None:
+    # First: what is opened behind this sees it.
+    _forks.append(True)
+    _forking.parent = os.getpid()
+    with contextlib.ExitStack() as told:
+        for holder in list(_holders):
+            if hasattr(holder, "before_fork"):
+                told.callback(holder.before_fork)
+
+
+def _in_parent() -> None:
+    _forking.parent = 0
+    with contextlib.suppress(IndexError):
+        _forks.pop()
+    with contextlib.ExitStack() as told:
+        for holder in list(_holders):
+            if hasattr(holder, "forked"):
+                told.callback(holder.forked)
+
+
 def _in_child() -> None:
+    _forks.clear()
     # Not every embedding says before a fork that it will.
     _hold_signals()
     # Each of them, whatever becomes of another one: a thread of the parent may have been in the middle of anything.
     with contextlib.ExitStack() as told:
+        # Last: the end of an object that is collected meanwhile may draw.
+        told.callback(setattr, _forking, "parent", 0)
         for holder in list(_holders):
             told.callback(holder.after_fork)
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_hold_signals, after_in_child=_in_child)
+    os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)
+    # Of those for before, the last one is called first.
+    os.register_at_fork(before=_hold_signals)
     for _ in range(2):
         # Once more, for what a handler that raises in the first one keeps it from.
         os.register_at_fork(after_in_child=_free_signals, after_in_parent=_free_signals)

@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import random
+import sys
 import time
 import weakref
 from collections.abc import Coroutine
@@ -27,7 +28,7 @@ from typing import Any, Callable, Protocol, TypeVar
 from .. import wire
 from ..errors import WRONG_CLUSTER, Closed, ConnectionLost, Refused, Timeout, UsageError, WrongCluster, XuidError
 from ..options import Options
-from ..process import tell_of_forks
+from ..process import settle, tell_of_forks
 from ..values import Served
 from .conversation import NotSent
 from .mutex import Mutex
@@ -221,7 +222,8 @@ class Fleet:
     async def close(self) -> None:
         """Says BYE, waits for the answer and closes; callers that wait are told :class:`Closed`."""
         link = self._link
-        if link and link.is_serving and self.port and self.port.is_current():
+        # At the end of the interpreter no thread is there that could read the answer.
+        if link and link.is_serving and self.port and not sys.is_finalizing() and self.port.is_current():
             try:
                 await link.exchange(wire.bye(), time.monotonic() + self.options.timeout)
             except (XuidError, NotSent):
@@ -231,6 +233,7 @@ class Fleet:
 
     def end(self) -> None:
         """Closes without a word."""
+        settle()
         self.is_closed = True
         links, sources = self._mutex.under(self._take_all)
         for source in sources:
@@ -247,6 +250,7 @@ class Fleet:
 
     def current_port(self) -> Port:
         """What waits for this caller. Links of an event loop that is over are left to it."""
+        settle()
         port = self.port
         if port is None or not port.is_current():
             port = self._mutex.under(self._renew_port, port)
@@ -259,7 +263,7 @@ class Fleet:
         return self.port
 
     def _current(self) -> Link | None:
-        if self.is_closed:
+        if self.is_closed or sys.is_finalizing():
             raise Closed
         link = self._link
         return link if link and link.is_serving else None

@@ -48,9 +48,10 @@ class Mutex:
         finally:
             try:
                 self._release()
-            except RuntimeError:
-                # It was not taken.
-                pass
+            except RuntimeError as error:
+                # It was not taken; or a signal's handler raised this one, which has a frame, behind it.
+                if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
+                    raise
 
     def _take(self) -> None:
         while not self._acquire(True, _TURN):

@@ -256,10 +256,11 @@ class Tasks:
     def wake(self) -> None:
         self._closing.tell()
 
-    def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
+    def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         task = self._loop.create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _dial(self, server: str, options: Options, deadline: float) -> TaskLink:
         link = TaskLink(server, options, self._loop)
@@ -363,8 +364,8 @@ class Gate:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self.news, self.demand = News(), News()
-        #: Whether a refill was begun, and whether one runs.
-        self.is_fed = False
+        #: The refill that was begun last, and whether one runs.
+        self._refill: asyncio.Task[None] | None = None
         self._has_refill = False
 
     def is_current(self) -> bool:
@@ -373,14 +374,20 @@ class Gate:
     def under(self, act: Callable[..., T], *args: Any) -> T:
         return act(*args)
 
-    def feed(self, spawn: Callable[[], None]) -> None:
-        spawn()
-        self.is_fed = True
+    @property
+    def is_fed(self) -> bool:
+        """Whether a refill was begun and is not over. One that is cancelled before its first step never runs."""
+        return self._refill is not None and not self._refill.done()
+
+    def feed(self, spawn: Callable[[], asyncio.Task[None]]) -> None:
+        self._refill = spawn()
+        # Those that wait have another one begun.
+        self._refill.add_done_callback(lambda _: self.news.tell())
 
     def begin_refill(self) -> bool:
         had, self._has_refill = self._has_refill, True
         return not had
 
     def end_refill(self) -> None:
-        self.is_fed = self._has_refill = False
+        self._refill, self._has_refill = None, False
         self.news.tell()
