@@ -14,9 +14,30 @@ on_both!(
     eight_connections_on_the_same_rows_grant_every_number_once,
     a_row_that_another_program_holds_locked_holds_up_no_other,
     several_locked_rows_are_asked_for_behind_the_others,
+    a_row_that_a_constraint_keeps_as_it_is_holds_up_no_other,
     a_name_is_found_byte_by_byte_whatever_is_in_it,
     a_mark_at_the_end_of_its_column_grants_what_is_left,
 );
+
+/// Other people's tables have constraints and triggers.
+fn a_row_that_a_constraint_keeps_as_it_is_holds_up_no_other(server: &mut Server) {
+    let mut store = server.prepared();
+    for text in ["a", "b", "c"] {
+        create(&mut *store, text);
+    }
+    server
+        .sql()
+        .exec("ALTER TABLE xuid_sequence ADD CONSTRAINT kept CHECK (name <> 'b' OR next < 2)")
+        .unwrap();
+    for _ in 0..2 {
+        let outcomes = grant(&mut *store, &["a", "b", "c"].map(ask));
+        let is_of_row = |outcome: &Outcome| matches!(outcome, Outcome::Away { why } if why.contains("kept"));
+        assert!(
+            matches!(&outcomes[..], [Outcome::Granted { .. }, refused, Outcome::Granted { .. }] if is_of_row(refused)),
+            "{outcomes:?}"
+        );
+    }
+}
 
 /// Settings of every kind, small enough to come to their ends.
 fn some_settings(rng: &mut Rng) -> NewSequence {

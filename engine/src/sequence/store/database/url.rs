@@ -54,6 +54,9 @@ const SCHEMES: [(&str, Kind); 4] = [
     ("mariadb://", Kind::MySql),
 ];
 
+/// What PostgreSQL's client takes from the parameters over what stands before them: nothing else would know of it.
+const PLACED: [&str; 5] = ["user", "dbname", "host", "hostaddr", "port"];
+
 impl DatabaseUrl {
     /// Whether a text begins as such a URL does.
     #[must_use]
@@ -152,6 +155,13 @@ impl FromStr for DatabaseUrl {
         if credentials.is_some_and(|credentials| credentials.is_empty() || credentials.starts_with(':')) {
             return Err(fail("names a password and no user"));
         }
+        let mut keys =
+            parameters.iter().flat_map(|found| found.split('&')).filter_map(|one| one.split('=').next());
+        if kind == Kind::Postgres && keys.any(|key| key.contains('%') || PLACED.contains(&key)) {
+            return Err(fail(
+                "says behind '?' who uses which database on which host, which stands before it",
+            ));
+        }
         let hosts: Vec<String> = hosts.split(',').map(str::to_owned).collect();
         if !hosts.iter().all(|host| is_host(host)) {
             return Err(fail("has a host that is no name or address, with or without a port"));
@@ -247,6 +257,11 @@ mod tests {
             "mysql://secret@h,,i/db",
             "mysql://:secret@h/db",
             "mysql://secret@::1:7/db",
+            // The client would take these for the user, the database and the host, whatever stands before them.
+            "postgres://h/ids?user=secret",
+            "postgres://app@h/ids?sslmode=disable&dbname=secret",
+            "postgres://app@h/ids?host=secret",
+            "postgres://app@h/ids?d%62name=secret",
         ] {
             let error = text.parse::<DatabaseUrl>().expect_err(text).to_string();
             assert!(error.contains("host:port/database") && !error.contains("secret"), "{error}");

@@ -147,7 +147,10 @@ pub(super) fn failure(error: &Error) -> Failure {
     // A row locked for too long, and a deadlock, leave the connection as it is, and so does a value that a column
     // cannot hold.
     let is_passing = matches!(reply.code, 1205 | 1213 | 1264 | 1267 | 1366 | 1406 | 1690 | 3024 | 1969);
-    Failure::Said { why: said(error), is_refusal, ends_connection: !is_passing }
+    // Nor does a row that a trigger, or a constraint of the table, keeps as it is: by the classes of SQL, but for MySQL's CHECK.
+    let is_of_row =
+        ["22", "23", "45"].iter().any(|class| reply.state.starts_with(class)) || reply.code == 3819;
+    Failure::Said { why: said(error), is_refusal, ends_connection: !(is_passing || is_of_row) }
 }
 
 pub(super) fn ended(error: &Error) -> Failure {
