@@ -275,6 +275,12 @@ pub enum SwapError {
         /// What happened.
         why: String,
     },
+    /// Nothing was stored: there is no room for a record that is new. Others can be changed.
+    #[error("the registry has no room: {why}")]
+    Full {
+        /// What there is, and what helps.
+        why: String,
+    },
     /// Nothing was stored: the record is absent, damaged or foreign.
     #[error(transparent)]
     Read(ReadError),

@@ -269,6 +269,8 @@ guards! {
     FenceIsNews,
     /// A store is gone on with after the folder says so.
     IdentityIsKept,
+    /// A store whose witness is new, or there no more, closes its names until a fence.
+    WitnessChangeFenced,
     /// Leftovers are used after their mark in the registry was raised (Q6).
     LeftoversClaimed,
     /// The mark is raised above the serial that was claimed (Q6).

@@ -272,6 +272,8 @@ mutants! {
         Test("sequence::tests::faults::a_store_that_was_left_and_is_gone_back_to_for_its_old_fence_repeats_ids");
     "identity-not-kept", [G::IdentityIsKept], "Q5",
         Test("sequence::tests::faults::a_store_that_can_not_be_written_down_is_not_gone_on_with");
+    "new-witness-believed", [G::WitnessChangeFenced], "Q5",
+        Test("sequence::background::identity::tests::a_witness_that_is_new_or_gone_needs_a_fence");
     "leftovers-not-claimed", [G::LeftoversClaimed], "Q6",
         Test("sequence::leftovers::claim::tests::a_claim_that_is_not_compared_or_not_raised_is_found_out");
     "serial-not-raised", [G::SerialRaised], "Q6",

@@ -92,7 +92,7 @@ impl Ownership {
                     Err(_) => Stored::InDoubt { why },
                 }
             }
-            Err(SwapError::Unavailable { why }) => Stored::Unsent { why },
+            Err(SwapError::Unavailable { why } | SwapError::Full { why }) => Stored::Unsent { why },
             Err(SwapError::Conflict | SwapError::Read(_)) => Stored::No,
         }
     }

@@ -33,7 +33,7 @@ impl Ownership {
         match self.registry.create_mark(spill, &record) {
             // Read again it could fail, and then not be made a second time.
             Ok(()) => {}
-            Err(SwapError::Unavailable { why }) => {
+            Err(SwapError::Unavailable { why } | SwapError::Full { why }) => {
                 self.new_mark = before;
                 return Err(GrantError::Later { why });
             }
@@ -122,7 +122,7 @@ impl Ownership {
                 }
                 self.settle_grant(spill, from, &found).ok_or(GrantError::Later { why })
             }
-            Err(SwapError::Unavailable { why }) => Err(GrantError::Later { why }),
+            Err(SwapError::Unavailable { why } | SwapError::Full { why }) => Err(GrantError::Later { why }),
             Err(SwapError::Read(error)) => Err(GrantError::Refused { why: error.to_string() }),
         }
     }

@@ -20,6 +20,12 @@ use crate::sys::guards::Guard;
 /// Names that the store did not have a second at most. More are not looked up: somebody tries names.
 const MOST_ABSENT: u32 = 100;
 
+/// How often a store, or a witness, that failed is looked at while no name needs it.
+const LOOKS: u64 = 10 * SECOND;
+
+/// No sequence has this name: the record of a witness that is read to see whether it answers.
+const NOBODY: &str = "@";
+
 /// A name that is asked for.
 pub(super) struct Asked {
     pub(super) named: Arc<Named>,
@@ -137,18 +143,46 @@ impl Teller {
         if !self.witnesses || !self.witness_retry.has_failed() {
             return true;
         }
-        let Some(records) = &mut self.records else { return true };
+        let Err(why) = self.look_at_witness(asked[0].ask.name.as_str()) else { return true };
+        self.witness_failed(&why, boot);
+        for asked in asked {
+            self.again(&asked.named);
+        }
+        false
+    }
+
+    /// Whether the witness answers; else why it does not.
+    fn look_at_witness(&mut self, name: &str) -> Result<(), String> {
+        let Some(records) = &mut self.records else { return Ok(()) };
         let mut found = Vec::new();
-        records.read(&[asked[0].ask.name.as_str()], &mut found);
+        records.read(&[name], &mut found);
         match found.pop() {
-            Some(Err(ReadError::Unavailable { why } | ReadError::Foreign { why })) => {
-                self.witness_failed(&why, boot);
-                for asked in asked {
-                    self.again(&asked.named);
-                }
-                false
+            Some(Err(ReadError::Unavailable { why } | ReadError::Foreign { why })) => Err(why),
+            _ => Ok(()),
+        }
+    }
+
+    /// Where no name needs what failed, nothing else would find out that it is back. Not often: it may hang, and a stop waits
+    /// for it.
+    pub(super) fn look_whether_back(&mut self, boot: u64) {
+        if boot.saturating_sub(self.looked) < LOOKS {
+            return;
+        }
+        self.looked = boot;
+        if self.store_retry.has_failed() {
+            let found = self.store.identity().map_err(|error| error.to_string());
+            let now = self.hub.now();
+            self.note_hang(found.as_ref().err().map(String::as_str), None, boot, now);
+            match found {
+                Ok(_) => self.store_answered(),
+                Err(why) => self.store_failed(&why, now),
             }
-            _ => true,
+        }
+        if self.witnesses && self.witness_retry.has_failed() {
+            match self.look_at_witness(NOBODY) {
+                Ok(()) => self.witness_answered(),
+                Err(why) => self.witness_failed(&why, boot),
+            }
         }
     }
 
@@ -260,7 +294,7 @@ impl Teller {
                     asked.named.lock().in_doubt = true;
                     Self::refuse_name(&asked.named, &why, now);
                 }
-                Some(Err(Thrown::Away(_))) => {
+                Some(Err(Thrown::Away(_) | Thrown::Contended)) => {
                     counts.unwitnessed += 1;
                     self.later(&asked.named, now, true);
                 }

@@ -31,7 +31,9 @@ impl Teller {
         if grants.is_empty() {
             return Some(grants);
         }
-        let watched = !self.witnesses && self.store.may_go_back() && !self.hub.config.lossless;
+        let watched = (!self.witnesses || self.known.is_witness_changed())
+            && self.store.may_go_back()
+            && !self.hub.config.lossless;
         let why = match &identity {
             Some(identity) => self.look_at_identity(identity, watched),
             None if watched => Some("the store did not say which one it is".to_owned()),

@@ -6,7 +6,9 @@
 //! # Invariants
 //! - I1 another store is gone on with after a fence of its own that is news: one that was left is not believed for the fence
 //!   that it had then, nor any for one that is older than the known store's;
-//! - I2 where there is a folder, what is known is in it.
+//! - I2 where there is a folder, what is known is in it;
+//! - I3 where the lives before this one had a witness and this one has none, or the other way round, the store is another one:
+//!   no witness saw what was granted without one, and without one nobody noticed what the store lost before.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -40,6 +42,9 @@ struct Kept {
     /// The latest last.
     #[serde(default)]
     left: Vec<Seen>,
+    /// Whether grants of it were shown to a witness.
+    #[serde(default)]
+    witnessed: Option<bool>,
 }
 
 /// What this node knows.
@@ -49,6 +54,10 @@ pub(crate) struct KnownIdentity {
     known: Option<Seen>,
     /// Those that it left, the latest last.
     left: Vec<Seen>,
+    /// Whether grants are shown to a witness: in the lives before this one, and now. `None`: not known, or the store cannot go
+    /// back.
+    witnessed: Option<bool>,
+    witnesses: Option<bool>,
 }
 
 /// What an answer of the store shows.
@@ -69,19 +78,30 @@ impl KnownIdentity {
     pub(crate) fn open(folder: Option<&Path>) -> io::Result<Self> {
         let Some(folder) = folder else { return Ok(Self::default()) };
         draft::sweep(folder, NAME);
-        let (known, left) = match xuid_spill::read_regular(&folder.join(NAME), MOST_BYTES) {
+        let (known, left, witnessed) = match xuid_spill::read_regular(&folder.join(NAME), MOST_BYTES) {
             Ok(bytes) => {
-                let Kept { version, known, left } = serde_json::from_slice(&bytes)?;
+                let Kept { version, known, left, witnessed } = serde_json::from_slice(&bytes)?;
                 if version != VERSION {
                     let text = format!("its version is {version}, and this program knows version {VERSION}");
                     return Err(io::Error::new(io::ErrorKind::InvalidData, text));
                 }
-                (Some(known), left)
+                (Some(known), left, witnessed)
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => (None, Vec::new()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (None, Vec::new(), None),
             Err(error) => return Err(error),
         };
-        Ok(Self { folder: Some(folder.to_owned()), known, left })
+        Ok(Self { folder: Some(folder.to_owned()), known, left, witnessed, witnesses: None })
+    }
+
+    /// Whether this life shows grants to a witness; `None` where the store cannot go back.
+    pub(crate) fn with_witness(self, witnesses: Option<bool>) -> Self {
+        Self { witnesses, ..self }
+    }
+
+    /// The lives before this one had a witness and this one has none, or the other way round (I3).
+    pub(crate) fn is_witness_changed(&self) -> bool {
+        let (before, now) = (self.witnessed, self.witnesses);
+        before.zip(now).is_some_and(|(before, now)| before != now) && Guard::WitnessChangeFenced.holds()
     }
 
     /// What an answer shows.
@@ -91,18 +111,25 @@ impl KnownIdentity {
             return Shows::Known;
         }
         let Identity { current, recorded, .. } = found;
+        let is_changed = self.is_witness_changed();
         match &self.known {
-            Some(known) if known.identity == *current && is_recorded => Shows::Known,
+            Some(known) if known.identity == *current && is_recorded && !is_changed => Shows::Known,
             None if is_recorded => Shows::First,
-            Some(known) if known.identity != *current && recorded.as_ref() == Some(current) => {
+            Some(known)
+                if (known.identity != *current || is_changed) && recorded.as_ref() == Some(current) =>
+            {
                 if self.is_fenced_anew(known, found) || !Guard::FenceIsNews.holds() {
                     return Shows::Fenced;
+                }
+                if is_changed {
+                    return Shows::Other(self.change());
                 }
                 let known = &known.identity;
                 Shows::Other(format!(
                     "the store is {current}, and it was {known}: no fence of it came later than that one's, by their clocks"
                 ))
             }
+            _ if is_changed => Shows::Other(self.change()),
             known => {
                 let known = known.as_ref().map(|known| &known.identity).or(recorded.as_ref());
                 let known = known.map_or("another one", String::as_str);
@@ -111,13 +138,21 @@ impl KnownIdentity {
         }
     }
 
-    /// Whether another store, in which its own identity is written, was fenced since this node left the one for the other
-    /// (I1). One that was there before has its identity from then.
+    /// What a witness that is new, or is there no more, leaves open.
+    fn change(&self) -> String {
+        let before = if self.witnesses == Some(true) { "without a witness" } else { "with a witness" };
+        format!("earlier lives of this folder were {before}, and this one is not")
+    }
+
+    /// Whether a store in which its own identity is written was fenced since this node left it for the known one (I1), or since
+    /// it was known (I3). One that was there before has its identity from then.
     fn is_fenced_anew(&self, known: &Seen, found: &Identity) -> bool {
-        let left = self.left.iter().find(|left| left.identity == found.current);
-        let is_news = left.is_none_or(|left| match times(found.fenced.as_ref(), left.fenced.as_ref()) {
-            Some((found, left)) => found > left,
-            None => found.fenced != left.fenced,
+        let is_known = known.identity == found.current;
+        let seen = Some(known).filter(|_| is_known);
+        let seen = seen.or_else(|| self.left.iter().find(|left| left.identity == found.current));
+        let is_news = seen.is_none_or(|seen| match times(found.fenced.as_ref(), seen.fenced.as_ref()) {
+            Some((found, seen)) => found > seen,
+            None => found.fenced != seen.fenced && (found.fenced.is_some() || !is_known),
         });
         is_news
             && times(found.fenced.as_ref(), known.fenced.as_ref()).is_none_or(|(found, known)| found >= known)
@@ -128,15 +163,18 @@ impl KnownIdentity {
     pub(crate) fn learn(&mut self, found: &Identity) -> io::Result<()> {
         let Identity { current, fenced, .. } = found;
         let (mut now_known, mut left) = (self.known.clone(), self.left.clone());
+        let witnessed = self.witnesses.or(self.witnessed);
         match &mut now_known {
             Some(known) if known.identity == *current => {
                 let is_older =
                     times(fenced.as_ref(), known.fenced.as_ref()).is_some_and(|(found, known)| found < known);
                 // What may not be read for once was not taken back, nor was what an old dump does not have.
-                if fenced.is_none() || known.fenced == *fenced || is_older {
+                if fenced.is_some() && !is_older {
+                    known.fenced.clone_from(fenced);
+                }
+                if now_known == self.known && witnessed == self.witnessed {
                     return Ok(());
                 }
-                known.fenced.clone_from(fenced);
             }
             known => {
                 left.retain(|left| left.identity != *current);
@@ -146,17 +184,17 @@ impl KnownIdentity {
                 left.drain(..surplus);
             }
         }
-        self.keep(now_known.as_ref(), &left)?;
-        (self.known, self.left) = (now_known, left);
+        self.keep(now_known.as_ref(), &left, witnessed)?;
+        (self.known, self.left, self.witnessed) = (now_known, left, witnessed);
         Ok(())
     }
 
     /// Writes it down, where there is a folder.
-    fn keep(&self, known: Option<&Seen>, left: &[Seen]) -> io::Result<()> {
+    fn keep(&self, known: Option<&Seen>, left: &[Seen], witnessed: Option<bool>) -> io::Result<()> {
         let (Some(folder), Some(known)) = (&self.folder, known) else { return Ok(()) };
         let (mut file, beside) = draft::make(folder, NAME)?;
         let mut write = || {
-            let kept = Kept { version: VERSION, known: known.clone(), left: left.to_vec() };
+            let kept = Kept { version: VERSION, known: known.clone(), left: left.to_vec(), witnessed };
             file.write_all(&serde_json::to_vec(&kept)?)?;
             file.sync_all()?;
             std::fs::rename(&beside, folder.join(NAME))?;
@@ -233,6 +271,36 @@ mod tests {
         known.learn(&fenced("d", "on tuesday")).unwrap();
         assert!(is_other(&open(), &fenced("c", "on monday")));
         assert_eq!(open().shows(&fenced("c", "on sunday")), Shows::Fenced);
+    }
+
+    /// Whether a life goes on after one that was without a witness, or with one: at once, and after a fence.
+    fn goes_on_after(before: bool, now: bool) -> [bool; 2] {
+        let folder = tempfile::tempdir().unwrap();
+        let open = |witness| KnownIdentity::open(Some(folder.path())).unwrap().with_witness(witness);
+        open(Some(before)).learn(&fenced("a", "100")).unwrap();
+        // The registry was the store for a while, which says nothing of it.
+        open(None).learn(&identity("registry", None)).unwrap();
+        open(None).learn(&fenced("a", "100")).unwrap();
+        let mut known = open(Some(now));
+        let at_once = known.shows(&fenced("a", "100")) == Shows::Known;
+        for unproven in [identity("a", Some("a")), fenced("a", "99"), identity("a", None)] {
+            assert!(!known.is_witness_changed() || matches!(known.shows(&unproven), Shows::Other(_)));
+        }
+        let news = fenced("a", "101");
+        let after_fence = [Shows::Known, Shows::Fenced].contains(&known.shows(&news));
+        known.learn(&news).unwrap();
+        assert_eq!(open(Some(now)).shows(&news), Shows::Known, "a change is one once");
+        [at_once, after_fence]
+    }
+
+    #[test]
+    fn a_witness_that_is_new_or_gone_needs_a_fence() {
+        for (before, now) in [(true, false), (false, true)] {
+            assert_eq!(goes_on_after(before, now), [false, true]);
+            assert_eq!(goes_on_after(now, now), [true, true]);
+            let goes_on = Guard::without(&[Guard::WitnessChangeFenced], || goes_on_after(before, now));
+            assert_eq!(goes_on, [true, true]);
+        }
     }
 
     #[test]

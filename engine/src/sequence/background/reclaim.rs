@@ -78,7 +78,7 @@ impl Teller {
         // Both stay where they are until it is known what becomes of them: an adaptor may panic, and is asked again.
         let Some((batch, leaps)) = self.reclaim.claimed.clone() else { return true };
         // What a witness saw was granted to this file's process by whichever of the store's hosts; else by the same one.
-        let current = if self.witnesses {
+        let current = if self.witnesses && !self.known.is_witness_changed() {
             None
         } else {
             match self.store.identity() {
@@ -127,7 +127,11 @@ impl Teller {
             }
             return Some(false);
         }
-        match claim(&mut **records, batch) {
+        let claimed = claim(&mut **records, batch);
+        if self.witnesses && !matches!(claimed, Claim::Later(_)) {
+            self.witness_answered();
+        }
+        match claimed {
             Claim::Ours(lineage) => {
                 self.reclaim.lineage = Some(lineage);
                 return Some(true);

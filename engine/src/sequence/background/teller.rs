@@ -62,6 +62,8 @@ pub(crate) struct Teller {
     pub(super) absents: (u64, u32),
     /// Boot time.
     maintained: u64,
+    /// Boot time at which the store or the witness failed, or was looked at since.
+    pub(super) looked: u64,
     /// Boot time before which no question is answered: one panicked.
     questions_at: u64,
     jitter: u64,
@@ -108,7 +110,7 @@ impl Teller {
         store: Box<dyn Store>,
         records: Option<Box<dyn SequenceRecords>>,
         known: KnownIdentity,
-        reclaim: Reclaim,
+        mut reclaim: Reclaim,
     ) -> Self {
         let witnesses = hub.config.witness && records.is_some() && store.may_go_back();
         {
@@ -119,6 +121,9 @@ impl Teller {
             status.identity = known.known().map(str::to_owned);
         }
         let jitter = getrandom::u64().unwrap_or(7);
+        let known = known.with_witness(store.may_go_back().then_some(witnesses));
+        // It has not seen what was granted before.
+        reclaim.is_witness_new |= witnesses && known.is_witness_changed();
         Self {
             hub,
             store,
@@ -136,6 +141,7 @@ impl Teller {
             raises: Vec::new(),
             absents: (0, 0),
             maintained: 0,
+            looked: 0,
             questions_at: 0,
             jitter,
             #[cfg(test)]
@@ -327,6 +333,7 @@ impl Teller {
         }
         if boot.saturating_sub(self.maintained) >= SECOND {
             self.maintained = boot;
+            self.look_whether_back(boot);
             self.store.maintain();
             // Where only leftovers need them, nothing waits for them before the stop.
             let are_needed = self.witnesses || !self.store.may_go_back();
@@ -376,6 +383,7 @@ impl Teller {
         tally.retry_at = self.store_retry.at;
         tally.status.store_trouble = Some(trouble(why, since, boot));
         if is_news {
+            self.looked = boot;
             let (store, why) = (tally.status.store.clone(), why.to_owned());
             deferred_log::log(move || {
                 tracing::warn!(
@@ -429,6 +437,7 @@ impl Teller {
         tally.retry_at = self.witness_retry.at;
         tally.status.witness_trouble = Some(trouble(why, since, boot));
         if is_news {
+            self.looked = boot;
             let why = why.to_owned();
             deferred_log::log(move || {
                 tracing::warn!(

@@ -100,6 +100,8 @@ pub(crate) enum Thrown {
     Late { from: u64 },
     /// The witness did not answer.
     Away(String),
+    /// Other processes moved the name's record again and again.
+    Contended,
     /// The name's record can't be had, and waits for a person; those of other names can.
     Refused(String),
 }
@@ -155,7 +157,7 @@ pub(crate) fn show(records: &mut dyn SequenceRecords, shown: &mut [Shown]) {
         }
     }
     for one in shown.iter_mut().filter(|one| one.verdict.is_none()) {
-        one.verdict = Some(Err(Thrown::Away("other processes move its record again and again".into())));
+        one.verdict = Some(Err(Thrown::Contended));
     }
 }
 
@@ -187,6 +189,7 @@ fn settle(one: &mut Shown, done: Result<(), SwapError>) {
         Ok(()) => one.verdict = Some(Ok(())),
         Err(SwapError::Conflict) => {}
         Err(SwapError::Read(error)) => one.verdict = Some(Err(Thrown::of_read(&error))),
+        Err(error @ SwapError::Full { .. }) => one.verdict = Some(Err(Thrown::Refused(error.to_string()))),
         Err(error) => one.verdict = Some(Err(Thrown::Away(error.to_string()))),
     }
 }

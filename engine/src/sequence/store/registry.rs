@@ -21,11 +21,13 @@ const ROUNDS: u32 = 16;
 /// A store on the records of a registry.
 pub struct RegistryStore {
     records: Box<dyn SequenceRecords>,
+    /// In the last call for grants other processes were quicker, each time.
+    was_contended: bool,
 }
 
 impl std::fmt::Debug for RegistryStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RegistryStore").field("records", &self.records.describe()).finish()
+        f.debug_struct("RegistryStore").field("records", &self.records.describe()).finish_non_exhaustive()
     }
 }
 
@@ -33,7 +35,7 @@ impl RegistryStore {
     /// The store on those records. The witness and the leftovers of the same process need an opening of their own.
     #[must_use]
     pub fn new(records: Box<dyn SequenceRecords>) -> Self {
-        Self { records }
+        Self { records, was_contended: false }
     }
 
     /// The registry's own sentence says all: it is fenced as a whole, and needs no identity written into it.
@@ -140,6 +142,7 @@ impl RegistryStore {
                 Err(SwapError::Conflict) => None,
                 Err(SwapError::Unknown { why }) => Some(Outcome::Unknown { why }),
                 Err(SwapError::Unavailable { why }) => Some(Outcome::Away { why }),
+                Err(SwapError::Full { why }) => Some(Outcome::Refused { why }),
                 Err(SwapError::Read(error)) => Some(outcome_of_read(error)),
             };
         }
@@ -234,6 +237,7 @@ fn of_swap(error: SwapError) -> StoreError {
         SwapError::Conflict => StoreError::Away { why: contended() },
         SwapError::Unknown { why } => StoreError::Unknown { why },
         SwapError::Unavailable { why } => StoreError::Away { why },
+        SwapError::Full { why } => StoreError::Refused { why },
         SwapError::Read(error) => of_read(error),
     }
 }
@@ -258,6 +262,10 @@ impl Store for RegistryStore {
         false
     }
 
+    fn was_silent(&self) -> bool {
+        !self.was_contended
+    }
+
     fn identity(&mut self) -> Result<Identity, StoreError> {
         Ok(self.here())
     }
@@ -271,6 +279,7 @@ impl Store for RegistryStore {
                 break;
             }
         }
+        self.was_contended = outcomes.iter().any(Option::is_none);
         let granted = outcomes.iter().flatten().any(|outcome| matches!(outcome, Outcome::Granted { .. }));
         out.extend(
             outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(|| Outcome::Away { why: contended() })),

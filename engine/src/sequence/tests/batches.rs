@@ -13,6 +13,7 @@ use crate::registry::sequences::memory::MemoryRecords;
 use crate::registry::sequences::{SequenceChange, SequenceEntry, SequenceRecord, SequenceRecords};
 use crate::registry::{ClusterId, ReadError, SwapError, Versioned};
 use crate::sequence::api::pending::PendingNumbers;
+use crate::sequence::store::registry::RegistryStore;
 use crate::sequence::store::{NewSequence, SequenceSettings, Store, StoreError};
 use crate::sequence::{Demand, Sequences};
 use crate::sys::atomics::lock;
@@ -110,7 +111,7 @@ fn a_call_that_is_served_is_woken_before_the_store_is_asked_for_others() {
     assert_eq!(seen.waits(), (1, 1), "and no other one is raised where the first one had no answer");
 }
 
-/// Rows that somebody has locked: the store is there for the other names.
+/// Rows that another program has locked: the store is there for the other names.
 #[test]
 fn a_mark_that_cannot_be_raised_for_a_reason_keeps_no_other_one_from_that() {
     let (world, seen) = (world(), Seen { says_why: true, ..Seen::default() });
@@ -135,7 +136,7 @@ fn marks_that_take_long_to_be_raised_keep_others_waiting_for_some_seconds() {
     assert_eq!(seen.waits().0, 2);
 }
 
-/// An index that somebody has locked.
+/// An index that another program has locked.
 #[test]
 fn rows_that_take_long_to_be_made_keep_others_waiting_for_some_seconds() {
     let tries = Arc::new(AtomicU32::new(0));
@@ -309,4 +310,89 @@ fn a_call_that_is_refused_is_woken_before_the_witness_is_asked_for_others() {
     teller.turn();
     assert!(none.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
     assert_eq!(seen.waits(), (1, 1));
+}
+
+/// Records that change any but "x": there is no room for it, or other processes move it again and again.
+struct AllButX {
+    inner: MemoryRecords,
+    error: SwapError,
+}
+
+impl SequenceRecords for AllButX {
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
+
+    fn cluster(&self) -> ClusterId {
+        self.inner.cluster()
+    }
+
+    fn read(&mut self, names: &[&str], out: &mut Vec<Result<Versioned<SequenceRecord>, ReadError>>) {
+        self.inner.read(names, out);
+    }
+
+    fn swap(&mut self, changes: &[SequenceChange<'_>], out: &mut Vec<Result<(), SwapError>>) {
+        for change in changes {
+            if change.name == "x" {
+                out.push(Err(self.error.clone()));
+            } else {
+                self.inner.swap(std::slice::from_ref(change), out);
+            }
+        }
+    }
+
+    fn list(&mut self, prefix: &str, after: &str, limit: usize) -> Result<Vec<SequenceEntry>, ReadError> {
+        self.inner.list(prefix, after, limit)
+    }
+}
+
+fn strict() -> SequenceSettings {
+    SequenceSettings { strict: true, ..SequenceSettings::default() }
+}
+
+/// Asks for "x", and, together with it or not, for "a". Then a second later call for "a" finds nobody waiting for anything.
+fn others_go_on(sequences: &Sequences, mut turn: impl FnMut(), together: bool) -> bool {
+    let mut is_ready = |call: &mut Pin<Box<PendingNumbers>>| {
+        turn();
+        call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    };
+    let mut x = call(sequences, "x", Waker::noop());
+    if together {
+        assert!(is_ready(&mut call(sequences, "a", Waker::noop())));
+    } else {
+        // Where there is no room for it, it is told.
+        is_ready(&mut x);
+    }
+    is_ready(&mut call(sequences, "a", Waker::noop()))
+}
+
+#[test]
+fn a_name_that_the_witness_alone_cannot_take_keeps_no_other_one_waiting() {
+    let full = SwapError::Full { why: "its file has 262144 names, and room for no more".into() };
+    for error in [full, SwapError::Conflict] {
+        for together in [true, false] {
+            let world = World::new();
+            for name in ["a", "x"] {
+                world.create(name, strict());
+            }
+            let records = AllButX { inner: world.records.clone(), error: error.clone() };
+            let builder = world.without_records().records(Box::new(records));
+            let (sequences, mut teller) = builder.assemble_for_test();
+            let go_on = others_go_on(&sequences, || _ = teller.turn(), together);
+            assert!(go_on, "{error}, together: {together}");
+            assert!(sequences.status().witness_trouble.is_none(), "{error}, together: {together}");
+        }
+    }
+}
+
+#[test]
+fn a_record_that_others_move_again_and_again_keeps_no_other_name_of_a_registry_waiting() {
+    let records = MemoryRecords::new(ClusterId::from_bytes([9; 16]));
+    for name in ["a", "x"] {
+        let new = NewSequence { settings: strict(), ..NewSequence::default() };
+        RegistryStore::new(Box::new(records.clone())).create(&named(name), &new).unwrap();
+    }
+    let store = RegistryStore::new(Box::new(AllButX { inner: records, error: SwapError::Conflict }));
+    let (sequences, mut teller) = Sequences::builder(Box::new(store)).assemble_for_test();
+    assert!(others_go_on(&sequences, || _ = teller.turn(), false));
 }

@@ -11,6 +11,7 @@ use crate::registry::ClusterId;
 use crate::registry::sequences::memory::MemoryRecords;
 use crate::sequence::Sequences;
 use crate::sequence::leftovers::format::Batch;
+use crate::sequence::store::memory::MemoryStore;
 use crate::sequence::store::registry::RegistryStore;
 use crate::sequence::store::{NewSequence, SequenceSettings, Store, StoreError};
 use crate::sys::guards::Guard;
@@ -200,4 +201,92 @@ fn a_registry_that_only_leftovers_need_is_not_looked_after_between_grants() {
         teller.turn();
         assert_eq!(world.records.maintained(), looks, "with a witness: {witness}");
     }
+}
+
+/// Ids that came twice where a database was put back before a life that asks a witness, which no life before it did.
+fn twice_where_a_witness_begins() -> usize {
+    let (world, folder) = (world(), tempfile::tempdir().unwrap());
+    let dump = world.database.dump(0);
+    let life = |witness| world.in_folder(folder.path()).witness(witness).assemble_for_test();
+    let (first, mut teller) = life(false);
+    let mut ids: Vec<u64> = (0..10).map(|_| next(&sequence(&first, "a"), || teller.turn_now())).collect();
+    teller.stop();
+    drop((first, teller));
+    world.database.restore(0, &dump);
+    let (second, mut teller) = life(true);
+    let a = sequence(&second, "a");
+    for _ in 0..200 {
+        take_held(&a, &mut ids);
+        teller.turn_now();
+    }
+    twice(&ids)
+}
+
+/// The process knows what an earlier life was granted, and a record that is made just now does not.
+#[test]
+fn a_witness_that_begins_has_not_seen_what_leftovers_show() {
+    assert_eq!(twice_where_a_witness_begins(), 0);
+}
+
+/// Ids that came twice where a fail-over lost commits, of lives of which one asks a witness and the other does not.
+fn twice_over_a_fail_over(is_first_witnessed: bool) -> usize {
+    let (world, folder) = (World::with_hosts(2), tempfile::tempdir().unwrap());
+    for name in ["a", "b"] {
+        world.create(name, SequenceSettings::default());
+    }
+    world.database.replicate(0, 1);
+    let life = |store: MemoryStore, witness| {
+        let builder = Sequences::builder(Box::new(store)).records(Box::new(world.records.clone()));
+        builder.witness(witness).wait(LONG).data_dir(folder.path()).assemble_for_test()
+    };
+    let store = world.database.store(0);
+    let (first, mut teller) = life(store.clone(), is_first_witnessed);
+    let mut ids: Vec<u64> = (0..10).map(|_| next(&sequence(&first, "a"), || teller.turn_now())).collect();
+    store.connect_to(1);
+    if is_first_witnessed {
+        // The witness needs no fence for this, and the folder knows the other host from now on.
+        next(&sequence(&first, "b"), || teller.turn_now());
+    }
+    // It is killed.
+    drop((first, teller));
+    let (second, mut teller) = life(store, !is_first_witnessed);
+    let a = sequence(&second, "a");
+    for _ in 0..100 {
+        take_held(&a, &mut ids);
+        teller.turn_now();
+    }
+    twice(&ids)
+}
+
+#[test]
+fn a_store_that_a_life_with_a_witness_went_over_to_waits_for_a_fence_where_the_next_one_has_none() {
+    assert_eq!(twice_over_a_fail_over(true), 0);
+}
+
+#[test]
+fn a_store_that_a_life_without_a_witness_would_wait_for_is_not_gone_on_with_by_one_whose_witness_begins() {
+    assert_eq!(twice_over_a_fail_over(false), 0);
+}
+
+/// Marks that lie beside count for the place that they are of.
+#[test]
+fn what_lies_beside_and_is_of_another_place_closes_no_names() {
+    let (world, folder) = (world(), tempfile::tempdir().unwrap());
+    let registry = || RegistryStore::new(Box::new(world.records.clone()));
+    registry().create(&named("a"), &NewSequence::default()).unwrap();
+    let life = || {
+        let builder = Sequences::builder(Box::new(registry())).records(Box::new(world.records.clone()));
+        builder.wait(LONG).data_dir(folder.path()).assemble_for_test()
+    };
+    // Two that overlap: the file of the second one is not that of the third one.
+    let ((first, mut teller), (second, mut other)) = (life(), life());
+    assert_eq!(next(&sequence(&second, "a"), || other.turn_now()), 1);
+    teller.stop();
+    other.stop();
+    drop((first, teller, second, other));
+    // It would know that the store is another one.
+    fs::remove_file(folder.path().join("sequences.store")).unwrap();
+    let (third, mut teller) = world.in_folder(folder.path()).witness(false).assemble_for_test();
+    assert_eq!(next(&sequence(&third, "a"), || teller.turn_now()), 1);
+    assert!(third.status().behind.is_none());
 }

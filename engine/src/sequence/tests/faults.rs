@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{LONG, World, assert_distinct, clock, named, next, sequence, stop_after, twice, until};
+use super::{
+    LONG, World, assert_distinct, clock, named, next, sequence, stop_after, take_held, twice, until,
+};
 use crate::registry::sequences::memory::RecordFault;
 use crate::sequence::background::teller::Teller;
 use crate::sequence::store::memory::{Fault, MemoryStore};
@@ -563,4 +565,61 @@ fn teller_refuses_to_accept(sequences: &Sequences, teller: &mut Teller) -> bool 
     let reply = sequences.accept_identity();
     teller.turn_now();
     matches!(reply.wait(), Err(ControlError::Refused { why }) if why.contains("written down"))
+}
+
+/// Else an alert, and the state of every name, stay as they were in an outage that is over, for as long as what is held lasts.
+#[test]
+fn a_store_that_is_back_is_told_to_be_back_also_where_no_name_needs_it() {
+    let (world, clock) = (World::new(), clock());
+    world.create("a", SequenceSettings::default());
+    let (sequences, mut teller) = world.builder().clock(clock.clone()).assemble_for_test();
+    let (a, mut ids) = (sequence(&sequences, "a"), Vec::new());
+    let mut take = |teller: &mut Teller| {
+        take_held(&a, &mut ids);
+        teller.turn_now();
+    };
+    // So much is held in the end that a name that is idle needs no more.
+    for _ in 0..200 {
+        take(&mut teller);
+    }
+    world.database.set_away(0, true);
+    for _ in 0..10_000 {
+        if sequences.status().store_trouble.is_some() {
+            break;
+        }
+        take(&mut teller);
+    }
+    assert!(sequences.status().store_trouble.is_some());
+    let held = sequences.stats().figures.held;
+    assert!(held > 2_000, "{held}");
+    // Nobody calls for a while.
+    for _ in 0..1_200 {
+        clock.pass(Duration::from_secs(1));
+        teller.turn();
+    }
+    world.database.set_away(0, false);
+    for _ in 0..60 {
+        clock.pass(Duration::from_secs(1));
+        teller.turn();
+    }
+    assert!(sequences.status().store_trouble.is_none());
+}
+
+/// What is left lasts for long, and nothing asks the witness before.
+#[test]
+fn a_witness_that_was_away_for_a_moment_of_the_start_is_told_to_be_back() {
+    let (world, folder) = (World::new(), tempfile::tempdir().unwrap());
+    world.create("a", SequenceSettings::default());
+    let life = || world.in_folder(folder.path()).assemble_for_test();
+    let (sequences, mut teller) = life();
+    assert_eq!(next(&sequence(&sequences, "a"), || teller.turn_now()), 1);
+    teller.stop();
+    drop((sequences, teller));
+    let (sequences, mut teller) = life();
+    world.records.set_away(true);
+    teller.turn_now();
+    assert!(sequences.status().witness_trouble.is_some());
+    world.records.set_away(false);
+    assert_eq!(next(&sequence(&sequences, "a"), || teller.turn_now()), 2);
+    assert!(sequences.status().witness_trouble.is_none());
 }

@@ -153,11 +153,11 @@ impl<D: Disk> Records<D> {
             let why = format!(
                 "its file has {MOST_SEQUENCES} names, and room for no more: more belong in a database"
             );
-            return Err(SwapError::Unavailable { why });
+            return Err(SwapError::Full { why });
         }
         let sequences = SequencesHeader { slots: now.slots + GROWTH_SLOTS, ..now };
         let new = Header { sequences: Some(sequences), generation: old.generation + 1, ..old };
-        self.make_room(&new).map_err(|error| SwapError::Unavailable {
+        self.make_room(&new).map_err(|error| SwapError::Full {
             why: format!("its file cannot grow ({error}): free some megabytes"),
         })?;
         let written = self.lay_out(&new).and_then(|()| self.replace_header(&new));

@@ -162,7 +162,7 @@ fn a_full_disk_makes_no_new_names_and_costs_the_others_nothing() {
     make_names(&mut records, "a", 0..GROWTH_SLOTS);
     let mut full = LocalSequences::on(Full(disk.open_again()), Arc::new(Still)).unwrap();
     let refused = swap_one(&mut full, "one more", None, 1).unwrap_err();
-    assert!(matches!(&refused, SwapError::Unavailable { why } if why.contains("cannot grow")), "{refused}");
+    assert!(matches!(&refused, SwapError::Full { why } if why.contains("cannot grow")), "{refused}");
     assert_eq!(grant(&mut full, "a000007", 10).unwrap(), (1, 11));
     // There is room again.
     swap_one(&mut records, "one more", None, 1).unwrap();
@@ -185,7 +185,7 @@ fn a_file_takes_so_many_names_and_no_more() {
     let disk = MemoryDisk::new(image, some_identity());
     let mut records = on(&disk);
     let refused = swap_one(&mut records, "one more", None, 1).unwrap_err();
-    assert!(matches!(&refused, SwapError::Unavailable { why } if why.contains("database")), "{refused}");
+    assert!(matches!(&refused, SwapError::Full { why } if why.contains("database")), "{refused}");
     assert_eq!(grant(&mut records, "n262143", 5).unwrap(), (1, 6));
 }
 

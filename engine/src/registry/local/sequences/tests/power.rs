@@ -167,7 +167,7 @@ impl World {
                     known.attempts.push(change.record.value);
                     failed = true;
                 }
-                Err(SwapError::Unavailable { .. }) => failed = true,
+                Err(SwapError::Unavailable { .. } | SwapError::Full { .. }) => failed = true,
                 Err(other) => return Err(format!("an uncontended change of {}: {other}", change.name)),
             }
         }
