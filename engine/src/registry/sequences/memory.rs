@@ -36,6 +36,7 @@ struct Shared {
 #[derive(Clone)]
 pub struct MemoryRecords {
     cluster: ClusterId,
+    kind: &'static str,
     shared: Arc<Mutex<Shared>>,
 }
 
@@ -49,7 +50,13 @@ impl MemoryRecords {
     /// No records yet.
     #[must_use]
     pub fn new(cluster: ClusterId) -> Self {
-        Self { cluster, shared: Arc::default() }
+        Self { cluster, kind: "memory", shared: Arc::default() }
+    }
+
+    /// The same, and they describe themselves so.
+    #[must_use]
+    pub fn described(self, kind: &'static str) -> Self {
+        Self { kind, ..self }
     }
 
     /// The next calls meet these faults, one each.
@@ -133,7 +140,7 @@ impl Shared {
 
 impl SequenceRecords for MemoryRecords {
     fn describe(&self) -> String {
-        "memory".to_owned()
+        self.kind.to_owned()
     }
 
     fn cluster(&self) -> ClusterId {

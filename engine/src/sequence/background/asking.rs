@@ -10,8 +10,10 @@ use crate::clock::SECOND;
 use crate::registry::ReadError;
 use crate::sequence::chain::line::Wakers;
 use crate::sequence::chain::span::Span;
+use crate::sequence::error::SequenceError;
 use crate::sequence::figures::GrantCounts;
 use crate::sequence::names::named::{Named, Queued, Standing, State};
+use crate::sequence::store::registry::NOBODY;
 use crate::sequence::store::{Ask, MOST_ASKS, Outcome, SequenceSettings};
 use crate::sys::atomics::lock;
 use crate::sys::deferred_log;
@@ -22,9 +24,6 @@ const MOST_ABSENT: u32 = 100;
 
 /// How often a store, or a witness, that failed is looked at while no name needs it.
 const LOOKS: u64 = 10 * SECOND;
-
-/// No sequence has this name: the record of a witness that is read to see whether it answers.
-const NOBODY: &str = "@";
 
 /// A name that is asked for.
 pub(super) struct Asked {
@@ -293,6 +292,16 @@ impl Teller {
                     counts.unwitnessed += 1;
                     asked.named.lock().in_doubt = true;
                     Self::refuse_name(&asked.named, &why, now);
+                }
+                Some(Err(Thrown::Full(why))) => {
+                    counts.unwitnessed += 1;
+                    asked.named.lock().in_doubt = true;
+                    Self::refuse_name_as(
+                        &asked.named,
+                        &why,
+                        now,
+                        SequenceError::store_away(Duration::from_secs(1)),
+                    );
                 }
                 Some(Err(Thrown::Away(_) | Thrown::Contended)) => {
                     counts.unwitnessed += 1;

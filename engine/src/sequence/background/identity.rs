@@ -7,8 +7,8 @@
 //! - I1 another store is gone on with after a fence of its own that is news: one that was left is not believed for the fence
 //!   that it had then, nor any for one that is older than the known store's;
 //! - I2 where there is a folder, what is known is in it;
-//! - I3 where the lives before this one had a witness and this one has none, or the other way round, the store is another one:
-//!   no witness saw what was granted without one, and without one nobody noticed what the store lost before.
+//! - I3 where the lives before this one had another witness, or none, or this one has none, the store is another one: a witness
+//!   that begins has not seen what was granted before, and without one nobody notices what the store lost before.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -22,6 +22,9 @@ use crate::sys::guards::Guard;
 const NAME: &str = "sequences.store";
 const MOST_BYTES: usize = 64 * 1024;
 const VERSION: u32 = 1;
+
+/// The kind of a witness that is not there.
+pub(crate) const NO_WITNESS: &str = "none";
 
 /// Stores that were left, and are remembered.
 const MOST_LEFT: usize = 16;
@@ -42,9 +45,9 @@ struct Kept {
     /// The latest last.
     #[serde(default)]
     left: Vec<Seen>,
-    /// Whether grants of it were shown to a witness.
+    /// Who saw its grants.
     #[serde(default)]
-    witnessed: Option<bool>,
+    witness: Option<String>,
 }
 
 /// What this node knows.
@@ -54,10 +57,10 @@ pub(crate) struct KnownIdentity {
     known: Option<Seen>,
     /// Those that it left, the latest last.
     left: Vec<Seen>,
-    /// Whether grants are shown to a witness: in the lives before this one, and now. `None`: not known, or the store cannot go
-    /// back.
-    witnessed: Option<bool>,
-    witnesses: Option<bool>,
+    /// The kind of the witness, or [`NO_WITNESS`]: in the lives before this one, and now. `None`: not known, or the store cannot
+    /// go back.
+    witness_before: Option<String>,
+    witness: Option<String>,
 }
 
 /// What an answer of the store shows.
@@ -78,29 +81,29 @@ impl KnownIdentity {
     pub(crate) fn open(folder: Option<&Path>) -> io::Result<Self> {
         let Some(folder) = folder else { return Ok(Self::default()) };
         draft::sweep(folder, NAME);
-        let (known, left, witnessed) = match xuid_spill::read_regular(&folder.join(NAME), MOST_BYTES) {
+        let (known, left, witness_before) = match xuid_spill::read_regular(&folder.join(NAME), MOST_BYTES) {
             Ok(bytes) => {
-                let Kept { version, known, left, witnessed } = serde_json::from_slice(&bytes)?;
+                let Kept { version, known, left, witness } = serde_json::from_slice(&bytes)?;
                 if version != VERSION {
                     let text = format!("its version is {version}, and this program knows version {VERSION}");
                     return Err(io::Error::new(io::ErrorKind::InvalidData, text));
                 }
-                (Some(known), left, witnessed)
+                (Some(known), left, witness)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => (None, Vec::new(), None),
             Err(error) => return Err(error),
         };
-        Ok(Self { folder: Some(folder.to_owned()), known, left, witnessed, witnesses: None })
+        Ok(Self { folder: Some(folder.to_owned()), known, left, witness_before, witness: None })
     }
 
-    /// Whether this life shows grants to a witness; `None` where the store cannot go back.
-    pub(crate) fn with_witness(self, witnesses: Option<bool>) -> Self {
-        Self { witnesses, ..self }
+    /// To what kind of witness this life shows grants, or [`NO_WITNESS`]; `None` where the store cannot go back.
+    pub(crate) fn with_witness(self, witness: Option<String>) -> Self {
+        Self { witness, ..self }
     }
 
-    /// The lives before this one had a witness and this one has none, or the other way round (I3).
+    /// The lives before this one had another witness, or none and this one has one, or the other way round (I3).
     pub(crate) fn is_witness_changed(&self) -> bool {
-        let (before, now) = (self.witnessed, self.witnesses);
+        let (before, now) = (self.witness_before.as_ref(), self.witness.as_ref());
         before.zip(now).is_some_and(|(before, now)| before != now) && Guard::WitnessChangeFenced.holds()
     }
 
@@ -122,14 +125,14 @@ impl KnownIdentity {
                     return Shows::Fenced;
                 }
                 if is_changed {
-                    return Shows::Other(self.change());
+                    return Shows::Other(self.change(found));
                 }
                 let known = &known.identity;
                 Shows::Other(format!(
                     "the store is {current}, and it was {known}: no fence of it came later than that one's, by their clocks"
                 ))
             }
-            _ if is_changed => Shows::Other(self.change()),
+            _ if is_changed => Shows::Other(self.change(found)),
             known => {
                 let known = known.as_ref().map(|known| &known.identity).or(recorded.as_ref());
                 let known = known.map_or("another one", String::as_str);
@@ -139,9 +142,16 @@ impl KnownIdentity {
     }
 
     /// What a witness that is new, or is there no more, leaves open.
-    fn change(&self) -> String {
-        let before = if self.witnesses == Some(true) { "without a witness" } else { "with a witness" };
-        format!("earlier lives of this folder were {before}, and this one is not")
+    fn change(&self, found: &Identity) -> String {
+        let kind = |kind: &Option<String>| kind.clone().unwrap_or_default();
+        let (before, now) = (kind(&self.witness_before), kind(&self.witness));
+        let hint = match found.recorded {
+            Some(_) => "",
+            None => {
+                " (it says nothing of fences: they are written to xuid_store, which this program must be able to read)"
+            }
+        };
+        format!("the witness of this data folder's numbers was '{before}', and is '{now}' now{hint}")
     }
 
     /// Whether a store in which its own identity is written was fenced since this node left it for the known one (I1), or since
@@ -163,7 +173,7 @@ impl KnownIdentity {
     pub(crate) fn learn(&mut self, found: &Identity) -> io::Result<()> {
         let Identity { current, fenced, .. } = found;
         let (mut now_known, mut left) = (self.known.clone(), self.left.clone());
-        let witnessed = self.witnesses.or(self.witnessed);
+        let witness = self.witness.clone().or_else(|| self.witness_before.clone());
         match &mut now_known {
             Some(known) if known.identity == *current => {
                 let is_older =
@@ -172,7 +182,7 @@ impl KnownIdentity {
                 if fenced.is_some() && !is_older {
                     known.fenced.clone_from(fenced);
                 }
-                if now_known == self.known && witnessed == self.witnessed {
+                if now_known == self.known && witness == self.witness_before {
                     return Ok(());
                 }
             }
@@ -184,17 +194,22 @@ impl KnownIdentity {
                 left.drain(..surplus);
             }
         }
-        self.keep(now_known.as_ref(), &left, witnessed)?;
-        (self.known, self.left, self.witnessed) = (now_known, left, witnessed);
+        self.keep(now_known.as_ref(), &left, witness.as_ref())?;
+        (self.known, self.left, self.witness_before) = (now_known, left, witness);
         Ok(())
     }
 
     /// Writes it down, where there is a folder.
-    fn keep(&self, known: Option<&Seen>, left: &[Seen], witnessed: Option<bool>) -> io::Result<()> {
+    fn keep(&self, known: Option<&Seen>, left: &[Seen], witness: Option<&String>) -> io::Result<()> {
         let (Some(folder), Some(known)) = (&self.folder, known) else { return Ok(()) };
         let (mut file, beside) = draft::make(folder, NAME)?;
         let mut write = || {
-            let kept = Kept { version: VERSION, known: known.clone(), left: left.to_vec(), witnessed };
+            let kept = Kept {
+                version: VERSION,
+                known: known.clone(),
+                left: left.to_vec(),
+                witness: witness.cloned(),
+            };
             file.write_all(&serde_json::to_vec(&kept)?)?;
             file.sync_all()?;
             std::fs::rename(&beside, folder.join(NAME))?;
@@ -273,10 +288,12 @@ mod tests {
         assert_eq!(open().shows(&fenced("c", "on sunday")), Shows::Fenced);
     }
 
-    /// Whether a life goes on after one that was without a witness, or with one: at once, and after a fence.
-    fn goes_on_after(before: bool, now: bool) -> [bool; 2] {
+    /// Whether a life goes on after one that had that witness: at once, and after a fence.
+    fn goes_on_after(before: &str, now: &str) -> [bool; 2] {
         let folder = tempfile::tempdir().unwrap();
-        let open = |witness| KnownIdentity::open(Some(folder.path())).unwrap().with_witness(witness);
+        let open = |witness: Option<&str>| {
+            KnownIdentity::open(Some(folder.path())).unwrap().with_witness(witness.map(str::to_owned))
+        };
         open(Some(before)).learn(&fenced("a", "100")).unwrap();
         // The registry was the store for a while, which says nothing of it.
         open(None).learn(&identity("registry", None)).unwrap();
@@ -295,7 +312,7 @@ mod tests {
 
     #[test]
     fn a_witness_that_is_new_or_gone_needs_a_fence() {
-        for (before, now) in [(true, false), (false, true)] {
+        for (before, now) in [("zookeeper", NO_WITNESS), (NO_WITNESS, "local"), ("local", "zookeeper")] {
             assert_eq!(goes_on_after(before, now), [false, true]);
             assert_eq!(goes_on_after(now, now), [true, true]);
             let goes_on = Guard::without(&[Guard::WitnessChangeFenced], || goes_on_after(before, now));

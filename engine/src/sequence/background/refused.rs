@@ -124,9 +124,13 @@ impl Teller {
 
     /// A name that waits for a person is asked for again in a second at the earliest.
     pub(super) fn refuse_name(named: &Named, why: &str, boot: u64) {
+        Self::refuse_name_as(named, why, boot, SequenceError::store_behind(Duration::from_secs(1)));
+    }
+
+    /// The same, and its callers are told so.
+    pub(super) fn refuse_name_as(named: &Named, why: &str, boot: u64, error: SequenceError) {
         let (name, why) = (named.name.clone(), why.to_owned());
         deferred_log::log(move || tracing::error!(%name, why, "this sequence is refused"));
-        let error = SequenceError::store_behind(Duration::from_secs(1));
         Self::refuse(named, Standing::Refused { until: boot + REMEMBERED }, error);
     }
 

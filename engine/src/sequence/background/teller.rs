@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::identity::KnownIdentity;
+use super::identity::{KnownIdentity, NO_WITNESS};
 use super::rest::Reclaim;
 use crate::clock::SECOND;
 use crate::registry::sequences::SequenceRecords;
@@ -121,7 +121,10 @@ impl Teller {
             status.identity = known.known().map(str::to_owned);
         }
         let jitter = getrandom::u64().unwrap_or(7);
-        let known = known.with_witness(store.may_go_back().then_some(witnesses));
+        // What it describes begins with its kind; where it is may change.
+        let described = records.as_ref().filter(|_| witnesses).map(|records| records.describe());
+        let kind = described.as_deref().and_then(|text| text.split([' ', ':']).next()).unwrap_or(NO_WITNESS);
+        let known = known.with_witness(store.may_go_back().then(|| kind.to_owned()));
         // It has not seen what was granted before.
         reclaim.is_witness_new |= witnesses && known.is_witness_changed();
         Self {

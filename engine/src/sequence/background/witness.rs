@@ -100,6 +100,8 @@ pub(crate) enum Thrown {
     Late { from: u64 },
     /// The witness did not answer.
     Away(String),
+    /// It has no room for a name that is new to it.
+    Full(String),
     /// Other processes moved the name's record again and again.
     Contended,
     /// The name's record can't be had, and waits for a person; those of other names can.
@@ -189,7 +191,7 @@ fn settle(one: &mut Shown, done: Result<(), SwapError>) {
         Ok(()) => one.verdict = Some(Ok(())),
         Err(SwapError::Conflict) => {}
         Err(SwapError::Read(error)) => one.verdict = Some(Err(Thrown::of_read(&error))),
-        Err(error @ SwapError::Full { .. }) => one.verdict = Some(Err(Thrown::Refused(error.to_string()))),
+        Err(error @ SwapError::Full { .. }) => one.verdict = Some(Err(Thrown::Full(error.to_string()))),
         Err(error) => one.verdict = Some(Err(Thrown::Away(error.to_string()))),
     }
 }

@@ -18,6 +18,9 @@ use crate::sequence::name::SequenceName;
 /// Rounds of reading and swapping. Of those that want one record at the same moment one gets it in each round.
 const ROUNDS: u32 = 16;
 
+/// No sequence has this name: its record is read to see whether the registry answers.
+pub(crate) const NOBODY: &str = "@";
+
 /// A store on the records of a registry.
 pub struct RegistryStore {
     records: Box<dyn SequenceRecords>,
@@ -141,8 +144,7 @@ impl RegistryStore {
                 Ok(()) => Some(outcome),
                 Err(SwapError::Conflict) => None,
                 Err(SwapError::Unknown { why }) => Some(Outcome::Unknown { why }),
-                Err(SwapError::Unavailable { why }) => Some(Outcome::Away { why }),
-                Err(SwapError::Full { why }) => Some(Outcome::Refused { why }),
+                Err(SwapError::Unavailable { why } | SwapError::Full { why }) => Some(Outcome::Away { why }),
                 Err(SwapError::Read(error)) => Some(outcome_of_read(error)),
             };
         }
@@ -236,8 +238,7 @@ fn of_swap(error: SwapError) -> StoreError {
     match error {
         SwapError::Conflict => StoreError::Away { why: contended() },
         SwapError::Unknown { why } => StoreError::Unknown { why },
-        SwapError::Unavailable { why } => StoreError::Away { why },
-        SwapError::Full { why } => StoreError::Refused { why },
+        SwapError::Unavailable { why } | SwapError::Full { why } => StoreError::Away { why },
         SwapError::Read(error) => of_read(error),
     }
 }
@@ -266,8 +267,16 @@ impl Store for RegistryStore {
         !self.was_contended
     }
 
+    /// It is known anyhow: what is asked is whether the registry answers.
     fn identity(&mut self) -> Result<Identity, StoreError> {
-        Ok(self.here())
+        let mut found = Vec::with_capacity(1);
+        self.records.read(&[NOBODY], &mut found);
+        match found.pop() {
+            Some(Err(ReadError::Unavailable { why } | ReadError::Foreign { why })) => {
+                Err(StoreError::Away { why })
+            }
+            _ => Ok(self.here()),
+        }
     }
 
     fn grant(&mut self, asks: &[Ask], out: &mut Vec<Outcome>) -> Option<Identity> {

@@ -4,9 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use super::meddled::{Asked, MeddledStore};
-use super::{LONG, World, named, next, sequence, take_held, twice};
+use super::{LONG, World, clock, named, next, sequence, take_held, twice};
 use crate::registry::ClusterId;
 use crate::registry::sequences::memory::MemoryRecords;
 use crate::sequence::Sequences;
@@ -293,4 +294,118 @@ fn what_lies_beside_and_is_of_another_place_closes_no_names() {
     let (third, mut teller) = world.in_folder(folder.path()).witness(false).assemble_for_test();
     assert_eq!(next(&sequence(&third, "a"), || teller.turn_now()), 1);
     assert!(third.status().behind.is_none());
+}
+
+/// An outage that goes on: the registry's identity is known without asking it.
+#[test]
+fn a_registry_that_is_away_is_not_told_to_be_back_where_no_name_needs_it() {
+    let (records, clock) = (MemoryRecords::new(ClusterId::from_bytes([9; 16])), clock());
+    let registry = || RegistryStore::new(Box::new(records.clone()));
+    registry().create(&named("a"), &NewSequence::default()).unwrap();
+    let builder = Sequences::builder(Box::new(registry())).wait(LONG).clock(clock.clone());
+    let (sequences, mut teller) = builder.assemble_for_test();
+    let (a, mut ids) = (sequence(&sequences, "a"), Vec::new());
+    // So much is held in the end that a name that is idle needs no more.
+    for _ in 0..200 {
+        take_held(&a, &mut ids);
+        teller.turn_now();
+    }
+    records.set_away(true);
+    for _ in 0..10_000 {
+        if sequences.status().store_trouble.is_some() {
+            break;
+        }
+        take_held(&a, &mut ids);
+        teller.turn_now();
+    }
+    assert!(sequences.status().store_trouble.is_some());
+    for _ in 0..1_200 {
+        clock.pass(Duration::from_secs(1));
+        teller.turn();
+    }
+    assert!(sequences.status().store_trouble.is_some(), "it is away still");
+    records.set_away(false);
+    for _ in 0..60 {
+        clock.pass(Duration::from_secs(1));
+        teller.turn();
+    }
+    assert!(sequences.status().store_trouble.is_none());
+}
+
+/// `sequence_witness` from `folder` to `registry`, or back: that one has seen nothing of what was granted before, either.
+#[test]
+fn another_witness_that_begins_waits_for_a_fence() {
+    let (world, folder) = (world(), tempfile::tempdir().unwrap());
+    let other = MemoryRecords::new(ClusterId::from_bytes([9; 16])).described("another kind");
+    let dump = world.database.dump(0);
+    let life = |records: &MemoryRecords| {
+        let builder = world.without_records().records(Box::new(records.clone()));
+        builder.data_dir(folder.path()).assemble_for_test()
+    };
+    let (first, mut teller) = life(&world.records);
+    let mut ids: Vec<u64> = (0..10).map(|_| next(&sequence(&first, "a"), || teller.turn_now())).collect();
+    // It is killed.
+    drop((first, teller));
+    world.database.restore(0, &dump);
+    let (second, mut teller) = life(&other);
+    let a = sequence(&second, "a");
+    for _ in 0..100 {
+        take_held(&a, &mut ids);
+        teller.turn_now();
+    }
+    assert_eq!(twice(&ids), 0);
+}
+
+/// It has not seen what the leftovers show, whatever a fence says.
+#[test]
+fn a_witness_that_begins_grants_nothing_below_what_leftovers_show_after_a_fence_either() {
+    let (world, folder, clock) = (world(), tempfile::tempdir().unwrap(), clock());
+    let dump = world.database.dump(0);
+    let life =
+        |witness| world.in_folder(folder.path()).witness(witness).clock(clock.clone()).assemble_for_test();
+    let (first, mut teller) = life(false);
+    let mut ids: Vec<u64> = (0..10).map(|_| next(&sequence(&first, "a"), || teller.turn_now())).collect();
+    teller.stop();
+    drop((first, teller));
+    world.database.restore(0, &dump);
+    let (second, mut teller) = life(true);
+    let a = sequence(&second, "a");
+    for round in 0..200 {
+        if round == 100 {
+            assert!(second.status().behind.is_some());
+            // A fence that goes not high enough.
+            world.database.store(0).record_identity().unwrap();
+        }
+        clock.pass(Duration::from_secs(2));
+        take_held(&a, &mut ids);
+        teller.turn_now();
+    }
+    assert!(second.status().behind.is_none());
+    assert_eq!(twice(&ids), 0);
+}
+
+/// Nobody saw what the store lost, so leftovers are used at the host that granted them alone.
+#[test]
+fn what_another_host_granted_without_a_witness_is_not_used_where_one_begins() {
+    let (world, folder) = (World::with_hosts(2), tempfile::tempdir().unwrap());
+    world.create("a", SequenceSettings::default());
+    world.database.replicate(0, 1);
+    let life = |host, witness| {
+        let builder = Sequences::builder(Box::new(world.database.store(host)));
+        let builder = builder.records(Box::new(world.records.clone())).witness(witness);
+        builder.wait(LONG).data_dir(folder.path()).assemble_for_test()
+    };
+    let (first, mut teller) = life(0, false);
+    next(&sequence(&first, "a"), || teller.turn_now());
+    teller.stop();
+    drop((first, teller));
+    let (second, mut teller) = life(1, true);
+    let a = sequence(&second, "a");
+    for _ in 0..10 {
+        take_held(&a, &mut Vec::new());
+        teller.turn_now();
+    }
+    let figures = second.stats().figures;
+    assert!(figures.reclaimed > 0, "{figures:?}");
+    assert_eq!(figures.reclaimed, figures.wasted.dropped, "{figures:?}");
 }

