@@ -10,9 +10,10 @@ import sys
 import threading
 import time
 import unittest
+import unittest.mock
 
 from xuid_client import AsyncClient, Client, Closed, ConnectionLost, Timeout, XuidError, process, wire
-from xuid_client.pool import PIECE
+from xuid_client.pool import EMPTY, PIECE
 from xuid_client.values import Run
 
 from .support import frames
@@ -51,6 +52,83 @@ os.close(write)
 print(os.fdopen(read).read(), client.next())
 """
 
+PARENTS = """
+import _thread, asyncio, os, sys, threading, time
+hooks = {"before": [], "after_in_parent": []}
+for name in hooks:
+    os.register_at_fork(**{name: lambda name=name: [hook() for hook in hooks[name]]})
+if sys.argv[2:] == ["raises"]:
+    # A handler's exception that comes at the very begin of the next hook of Python, which is the client's.
+    import logging
+    os.register_at_fork(after_in_parent=_thread.interrupt_main)
+from xuid_client import AsyncClient, Client
+def fork():
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+
+PARENTS_DRAW = PARENTS + """
+ids = Client(sys.argv[1], token="").prefetch(least=1_000, wait=float("inf"))
+next(ids)
+for name in hooks:
+    hooks[name].append(lambda: print(next(ids), ids.try_next() is not None, flush=True))
+fork()
+"""
+
+RAISES = PARENTS + """
+ids = Client(sys.argv[1], token="").prefetch(least=1_000, wait=2.0)
+next(ids)
+sys.unraisablehook = lambda *_: None
+fork()
+print(next(ids))
+"""
+
+TASKS = PARENTS + """
+async def main():
+    async with AsyncClient(sys.argv[1], token="") as client:
+        ids = client.prefetch(least=1_000, wait=float("inf"))
+        print(await ids.next())
+        held = asyncio.Event()
+        loop, drawn = asyncio.get_running_loop(), threading.Event()
+        # The thread that forks waits here for a draw of the loop's.
+        hooks["after_in_parent"].append(lambda: (loop.call_soon_threadsafe(held.set), drawn.wait(5)))
+        forking = loop.run_in_executor(None, fork)
+        await held.wait()
+        print(await ids.next())
+        drawn.set()
+        await forking
+asyncio.run(main())
+"""
+
+WORKER = """
+import os, sys, types
+called = []
+uwsgi = sys.modules["uwsgi"] = types.SimpleNamespace(post_fork_hook=lambda: called.append(1))
+if sys.argv[2:] == ["decorators"]:
+    postfork = lambda hook: setattr(uwsgi, "post_fork_hook", lambda: (hook(), called.append(1)))
+    sys.modules["uwsgidecorators"] = types.SimpleNamespace(postfork=postfork)
+else:
+    sys.modules["uwsgidecorators"] = None
+# As uWSGI forks: what is registered hears nothing of it.
+register, os.register_at_fork = os.register_at_fork, lambda **_: None
+from xuid_client import Client
+os.register_at_fork = register
+client = Client(sys.argv[1], token="")
+ids = client.prefetch(least=1_000)
+next(ids)
+read, write = os.pipe()
+if not os.fork():
+    uwsgi.post_fork_hook()
+    assert called == [1]
+    os.write(write, b" ".join(b"%d" % number for number in [*ids.take(20), client.next()]))
+    os._exit(0)
+os.close(write)
+print(*ids.take(100))
+print(os.fdopen(read).read())
+"""
+
 GENERATOR = """
 import sys
 from xuid_client import Client
@@ -79,10 +157,10 @@ service = Service()
 """
 
 
-def ran(program, address):
+def ran(program, *arguments):
     folder = pathlib.Path(process.__file__).parents[1]
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program, address],
+        [sys.executable, "-W", "ignore", "-c", program, *arguments],
         cwd=folder, timeout=PATIENCE / 2, check=True, stdout=subprocess.PIPE, universal_newlines=True,
     )
     return done.stdout
@@ -167,6 +245,49 @@ class Untold(Stories):
         os.waitpid(child, 0)
         forked.set()
         self.assertEqual(working.result(PATIENCE), [1, 2])
+
+
+@unittest.skipUnless(sys.platform == "linux", "where uWSGI is")
+class Workers(Stories):
+    kind = Client
+
+    def test_a_worker_of_uwsgi_has_no_id_of_the_process_that_it_was_forked_from(self):
+        for kind in ("decorators", "none"):
+            parents, workers = (line.split() for line in ran(WORKER, self.mill().address, kind).splitlines())
+            self.assertEqual((len(parents), len(workers)), (100, 21), kind)
+            self.assertEqual(set(parents) & set(workers), set(), kind)
+
+
+@unittest.skipUnless(hasattr(os, "fork"), "this system does not fork")
+class Parents(Stories):
+    """Who draws in the parent while a thread of it forks."""
+
+    kind = Client
+
+    def test_a_hook_of_the_parent_draws_at_once(self):
+        first, second = ran(PARENTS_DRAW, self.mill().address).splitlines()
+        self.assertEqual((first.split()[1], second.split()[1]), ("True", "True"))
+        self.assertNotEqual(first, second)
+
+    def test_a_handler_that_raises_where_a_parent_is_told_of_its_fork_ends_no_prefetch(self):
+        self.assertGreater(int(ran(RAISES, self.mill().address, "raises")), 1)
+
+    def test_a_task_draws_at_once_while_another_thread_forks(self):
+        first, second = ran(TASKS, self.mill().address).split()
+        self.assertNotEqual(first, second)
+
+    def test_nothing_is_opened_again_while_another_thread_forks_yet(self):
+        ids = self.client(self.mill().address).prefetch(least=1_000)
+        next(ids)
+        source, is_forking = ids._source, [True]
+        with unittest.mock.patch("xuid_client.prefetch.is_forking", lambda: is_forking[0]):
+            source.before_fork()
+            source.forked()
+            self.assertIs(source.piece, EMPTY)
+            is_forking[0] = False
+            source.forked()
+            self.assertIsNot(source.piece, EMPTY)
+            self.assertEqual(next(ids), 2)
 
 
 class Finals(Stories):

@@ -67,9 +67,11 @@ class Source:
 
     def forked(self) -> None:
         """In the parent: it is open again, and what waited for it goes on."""
-        if self.piece is EMPTY:
-            self.piece = self._aside
-        self._aside = EMPTY
+        if not is_forking():
+            # Else the last of those that fork.
+            if self.piece is EMPTY:
+                self.piece = self._aside
+            self._aside = EMPTY
         if self._gate is not None and self._make_gate is not tasks.Gate:
             self._gate.news.tell()
 
@@ -136,6 +138,9 @@ class Source:
             number = self.take_from(piece)
             if number is not None:
                 return number
+            ids = self._take_one()
+            if ids:
+                return ids[0]
             gate = self._current_gate()
             if not gate.under(self._open_held, piece, gate):
                 return None
@@ -144,12 +149,20 @@ class Source:
         """An id of a piece behind that one, which is used up; waits for one if none is held."""
         deadline: float | None = None
         while True:
+            ids = self._take_one()
+            if ids:
+                return ids[0]
             deadline = await self._until(functools.partial(self._open_next, piece), deadline)
             piece = self.piece
             number = self.take_from(piece)
             if number is not None:
                 return number
             # Others took all of it. The time of this caller goes on.
+
+    def _take_one(self) -> list[int] | None:
+        """While any thread forks nothing is opened. One that is taken with a look at whose it is does as well: who draws in
+        the thread that forks (in a hook, or a signal's handler) must not wait for it."""
+        return self.take_list(1) if is_forking() else None
 
     async def take(self, count: int) -> list[int]:
         """So many ids, and waits for them if they are not held."""
@@ -194,7 +207,7 @@ class Source:
         # First: what is opened of another pool than that of this generation is void.
         generation = self.generation
         if is_forking():
-            return False
+            return self._holds(1, gate)
         piece = self._pool.open(now())
         self._ask(gate)
         if piece and self.piece is used_up:
@@ -307,7 +320,7 @@ class Prefetch(Iterator[int]):
     held follows the use: ``least`` at first, up to ``most`` in a hot loop, and none are fetched while none are taken.
 
     A process that forks need not care: the child drops what its parent held, connects by itself, and goes on drawing from
-    this object. That holds for forks that Python knows of (``os.fork``, multiprocessing, gunicorn, uWSGI). A virtual
+    this object. That holds for forks that Python knows of (``os.fork``, multiprocessing, gunicorn), and for uWSGI. A virtual
     machine, or a process, that is resumed twice from one snapshot of its memory hands out the same held ids in both: close
     the prefetch before the snapshot.
     """

@@ -2,7 +2,7 @@
 
 A child has the memory of its parent: the same prefetched ids, and the same connection. So whatever holds either is kept
 here, and is told in the child, before the child's own code goes on. Python does that for :func:`os.fork`, and so for
-multiprocessing, gunicorn and uWSGI; a fork that a library makes past Python is not noticed.
+multiprocessing and gunicorn; uWSGI has a hook of its own. A fork that a library makes past Python is not noticed.
 
 What tells them is code of Python, in which a signal's handler would run: one that draws would get an id of the parent, and one
 that raises would leave some untold. So the thread that forks has its signals blocked until all are told. Those that come
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import os
 import signal
 import threading
@@ -51,8 +52,8 @@ class _Forking(threading.local):
 
 _forking = _Forking()
 
-#: One for each fork that is under way.
-_forks: list[bool] = []
+#: The threads that fork.
+_forks: dict[int, bool] = {}
 
 
 def is_forking() -> bool:
@@ -84,7 +85,7 @@ def _free_signals() -> None:
 
 def _before() -> None:
     # First: what is opened behind this sees it.
-    _forks.append(True)
+    _forks[threading.get_ident()] = True
     _forking.parent = os.getpid()
     with contextlib.ExitStack() as told:
         for holder in list(_holders):
@@ -94,8 +95,7 @@ def _before() -> None:
 
 def _in_parent() -> None:
     _forking.parent = 0
-    with contextlib.suppress(IndexError):
-        _forks.pop()
+    _forks.pop(threading.get_ident(), None)
     with contextlib.ExitStack() as told:
         for holder in list(_holders):
             if hasattr(holder, "forked"):
@@ -116,8 +116,40 @@ def _in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)
+    # Once more: a signal that another thread took is handled in the one that forks though it has it blocked, and may raise there.
+    os.register_at_fork(after_in_parent=_in_parent)
     # Of those for before, the last one is called first.
     os.register_at_fork(before=_hold_signals)
     for _ in range(2):
         # Once more, for what a handler that raises in the first one keeps it from.
         os.register_at_fork(after_in_child=_free_signals, after_in_parent=_free_signals)
+
+
+def _in_worker() -> None:
+    """In a child of an embedding that says nothing before it forks, nor in the parent."""
+    _in_child()
+    _free_signals()
+
+
+def _tell_of_workers() -> None:
+    """uWSGI tells Python of its forks only where it is asked to. What it calls in each worker it always calls."""
+    try:
+        # There is such a module within uWSGI alone.
+        uwsgi: Any = importlib.import_module("uwsgi")
+    except ImportError:
+        return
+    try:
+        importlib.import_module("uwsgidecorators").postfork(_in_worker)
+    except Exception:
+        # That module wants a master process. Where it is imported later it has a list of its own, and this is lost.
+        before = getattr(uwsgi, "post_fork_hook", None)
+
+        def hook() -> None:
+            _in_worker()
+            if before is not None:
+                before()
+
+        uwsgi.post_fork_hook = hook
+
+
+_tell_of_workers()
