@@ -10,7 +10,6 @@ use crate::clock::SECOND;
 use crate::registry::ReadError;
 use crate::sequence::chain::line::Wakers;
 use crate::sequence::chain::span::Span;
-use crate::sequence::error::SequenceError;
 use crate::sequence::figures::GrantCounts;
 use crate::sequence::names::named::{Named, Queued, Standing, State};
 use crate::sequence::store::registry::NOBODY;
@@ -296,12 +295,7 @@ impl Teller {
                 Some(Err(Thrown::Full(why))) => {
                     counts.unwitnessed += 1;
                     asked.named.lock().in_doubt = true;
-                    Self::refuse_name_as(
-                        &asked.named,
-                        &why,
-                        now,
-                        SequenceError::store_away(Duration::from_secs(1)),
-                    );
+                    Self::refuse_without_room(&asked.named, &why, now);
                 }
                 Some(Err(Thrown::Away(_) | Thrown::Contended)) => {
                     counts.unwitnessed += 1;

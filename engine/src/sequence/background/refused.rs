@@ -124,14 +124,20 @@ impl Teller {
 
     /// A name that waits for a person is asked for again in a second at the earliest.
     pub(super) fn refuse_name(named: &Named, why: &str, boot: u64) {
-        Self::refuse_name_as(named, why, boot, SequenceError::store_behind(Duration::from_secs(1)));
+        let error = SequenceError::store_behind(Duration::from_secs(1));
+        Self::refuse_as(named, why, Standing::Refused { until: boot + REMEMBERED }, error);
     }
 
-    /// The same, and its callers are told so.
-    pub(super) fn refuse_name_as(named: &Named, why: &str, boot: u64, error: SequenceError) {
+    /// The same of one for which there is no room.
+    pub(super) fn refuse_without_room(named: &Named, why: &str, boot: u64) {
+        let error = SequenceError::store_away(Duration::from_secs(1));
+        Self::refuse_as(named, why, Standing::NoRoom { until: boot + REMEMBERED }, error);
+    }
+
+    fn refuse_as(named: &Named, why: &str, standing: Standing, error: SequenceError) {
         let (name, why) = (named.name.clone(), why.to_owned());
         deferred_log::log(move || tracing::error!(%name, why, "this sequence is refused"));
-        Self::refuse(named, Standing::Refused { until: boot + REMEMBERED }, error);
+        Self::refuse(named, standing, error);
     }
 
     /// All who wait for a name are refused for whom too little is held, and those who come in the next second.

@@ -86,6 +86,10 @@ pub(crate) enum Standing {
     Refused {
         until: u64,
     },
+    /// The witness has no room for it.
+    NoRoom {
+        until: u64,
+    },
 }
 
 /// Where a name stands among those that the teller is to ask for.
@@ -110,6 +114,7 @@ impl Standing {
             Self::Refused { until } if boot < until => {
                 Some(SequenceError::store_behind(Duration::from_secs(1)))
             }
+            Self::NoRoom { until } if boot < until => Some(SequenceError::store_away(Duration::from_secs(1))),
             _ => None,
         }
     }
@@ -490,6 +495,7 @@ impl Named {
             Standing::Absent { .. } => NameState::Absent,
             Standing::Exhausted { .. } => NameState::Exhausted,
             Standing::Refused { .. } => NameState::Behind,
+            Standing::NoRoom { .. } => NameState::Away,
             Standing::Open => trouble.unwrap_or_default(),
         };
         let unused = figures == SequenceFigures::default() && state.line.is_empty();

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use super::meddled::{Asked, MeddledStore};
@@ -15,7 +15,7 @@ use crate::registry::{ClusterId, ReadError, SwapError, Versioned};
 use crate::sequence::api::pending::PendingNumbers;
 use crate::sequence::store::registry::RegistryStore;
 use crate::sequence::store::{NewSequence, SequenceSettings, Store, StoreError};
-use crate::sequence::{Demand, Sequences};
+use crate::sequence::{Demand, SequenceErrorKind, Sequences};
 use crate::sys::atomics::lock;
 
 /// Tells whether it was called.
@@ -368,8 +368,8 @@ fn others_go_on(sequences: &Sequences, mut turn: impl FnMut(), together: bool) -
 
 #[test]
 fn a_name_that_the_witness_alone_cannot_take_keeps_no_other_one_waiting() {
-    let full = SwapError::Full { why: "its file has 262144 names, and room for no more".into() };
-    for error in [full, SwapError::Conflict] {
+    let no_room = || SwapError::Full { why: "its file has 262144 names, and room for no more".into() };
+    for error in [no_room(), SwapError::Conflict] {
         for together in [true, false] {
             let world = World::new();
             for name in ["a", "x"] {
@@ -383,6 +383,25 @@ fn a_name_that_the_witness_alone_cannot_take_keeps_no_other_one_waiting() {
             assert!(sequences.status().witness_trouble.is_none(), "{error}, together: {together}");
         }
     }
+}
+
+#[test]
+fn a_name_for_which_the_witness_has_no_room_is_told_to_be_away_and_asked_for_once_a_second() {
+    let world = World::new();
+    world.create("x", strict());
+    let error = SwapError::Full { why: "its file cannot grow".into() };
+    let records = AllButX { inner: world.records.clone(), error };
+    let builder = world.without_records().records(Box::new(records));
+    let (sequences, mut teller) = builder.assemble_for_test();
+    let mut first = call(&sequences, "x", Waker::noop());
+    teller.turn();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut second = Box::pin(sequence(&sequences, "x").request(Demand::ordered(1), LONG));
+    for call in [&mut first, &mut second] {
+        let Poll::Ready(Err(error)) = call.as_mut().poll(&mut context) else { panic!("it waits") };
+        assert_eq!(error.kind(), SequenceErrorKind::StoreAway);
+    }
+    assert_eq!(sequences.stats().grants.unwitnessed, 1);
 }
 
 #[test]
