@@ -258,7 +258,9 @@ impl Script {
         if let Err(payload) = turned {
             if payload.is::<Defect>() {
                 teller.after_panic();
-                return;
+                drop(threads);
+                // What was granted before the panic is held to what was taken by now, and not by the next turn.
+                return node.check_held(self, number, began);
             }
             if !payload.is::<Killed>() {
                 resume_unwind(payload);
