@@ -149,3 +149,16 @@ pub trait SequenceRecords: Send {
     /// Leaves cleanly. Best effort, bounded in time.
     fn close(&mut self) {}
 }
+
+/// No sequence has this name: its record is read to see whether a registry answers.
+pub(crate) const NO_SEQUENCE: &str = "@";
+
+/// Whether a registry answers when it is asked for the record of a name; else why it does not.
+pub(crate) fn answers(records: &mut dyn SequenceRecords, name: &str) -> Result<(), String> {
+    let mut found = Vec::with_capacity(1);
+    records.read(&[name], &mut found);
+    match found.pop() {
+        Some(Err(ReadError::Unavailable { why } | ReadError::Foreign { why })) => Err(why),
+        _ => Ok(()),
+    }
+}

@@ -7,12 +7,11 @@ use std::time::Duration;
 use super::teller::{Raise, Teller};
 use super::witness::{Shown, Thrown, refusals, show};
 use crate::clock::SECOND;
-use crate::registry::ReadError;
+use crate::registry::sequences::{NO_SEQUENCE, answers};
 use crate::sequence::chain::line::Wakers;
 use crate::sequence::chain::span::Span;
 use crate::sequence::figures::GrantCounts;
 use crate::sequence::names::named::{Named, Queued, Standing, State};
-use crate::sequence::store::registry::NOBODY;
 use crate::sequence::store::{Ask, MOST_ASKS, Outcome, SequenceSettings};
 use crate::sys::atomics::lock;
 use crate::sys::deferred_log;
@@ -151,13 +150,7 @@ impl Teller {
 
     /// Whether the witness answers; else why it does not.
     fn look_at_witness(&mut self, name: &str) -> Result<(), String> {
-        let Some(records) = &mut self.records else { return Ok(()) };
-        let mut found = Vec::new();
-        records.read(&[name], &mut found);
-        match found.pop() {
-            Some(Err(ReadError::Unavailable { why } | ReadError::Foreign { why })) => Err(why),
-            _ => Ok(()),
-        }
+        self.records.as_mut().map_or(Ok(()), |records| answers(&mut **records, name))
     }
 
     /// Where no name needs what failed, nothing else would find out that it is back. Not often: it may hang, and a stop waits
@@ -177,7 +170,7 @@ impl Teller {
             }
         }
         if self.witnesses && self.witness_retry.has_failed() {
-            match self.look_at_witness(NOBODY) {
+            match self.look_at_witness(NO_SEQUENCE) {
                 Ok(()) => self.witness_answered(),
                 Err(why) => self.witness_failed(&why, boot),
             }

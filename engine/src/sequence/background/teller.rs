@@ -113,16 +113,16 @@ impl Teller {
         mut reclaim: Reclaim,
     ) -> Self {
         let witnesses = hub.config.witness && records.is_some() && store.may_go_back();
+        let described = records.as_ref().filter(|_| witnesses).map(|records| records.describe());
         {
             let status = &mut lock(&hub.tally).status;
             status.store = store.describe();
-            status.witness = records.as_ref().filter(|_| witnesses).map(|records| records.describe());
+            status.witness.clone_from(&described);
             status.is_proof = witnesses || !store.may_go_back();
             status.identity = known.known().map(str::to_owned);
         }
         let jitter = getrandom::u64().unwrap_or(7);
-        // What it describes begins with its kind; where it is may change.
-        let described = records.as_ref().filter(|_| witnesses).map(|records| records.describe());
+        // What the witness describes begins with its kind; where it is may change.
         let kind = described.as_deref().and_then(|text| text.split([' ', ':']).next()).unwrap_or(NO_WITNESS);
         let known = known.with_witness(store.may_go_back().then(|| kind.to_owned()));
         // It has not seen what was granted before.

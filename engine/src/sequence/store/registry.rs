@@ -11,15 +11,12 @@ use super::{
     Alteration, Ask, HIGHEST, Identity, MOST_ASKS, MOST_STEP, NewLast, NewSequence, Outcome, Row,
     SequenceSettings, Store, StoreError,
 };
-use crate::registry::sequences::{SequenceChange, SequenceRecord, SequenceRecords};
+use crate::registry::sequences::{NO_SEQUENCE, SequenceChange, SequenceRecord, SequenceRecords, answers};
 use crate::registry::{ReadError, SwapError, Versioned};
 use crate::sequence::name::SequenceName;
 
 /// Rounds of reading and swapping. Of those that want one record at the same moment one gets it in each round.
 const ROUNDS: u32 = 16;
-
-/// No sequence has this name: its record is read to see whether the registry answers.
-pub(crate) const NOBODY: &str = "@";
 
 /// A store on the records of a registry.
 pub struct RegistryStore {
@@ -269,14 +266,8 @@ impl Store for RegistryStore {
 
     /// It is known anyhow: what is asked is whether the registry answers.
     fn identity(&mut self) -> Result<Identity, StoreError> {
-        let mut found = Vec::with_capacity(1);
-        self.records.read(&[NOBODY], &mut found);
-        match found.pop() {
-            Some(Err(ReadError::Unavailable { why } | ReadError::Foreign { why })) => {
-                Err(StoreError::Away { why })
-            }
-            _ => Ok(self.here()),
-        }
+        answers(&mut *self.records, NO_SEQUENCE).map_err(|why| StoreError::Away { why })?;
+        Ok(self.here())
     }
 
     fn grant(&mut self, asks: &[Ask], out: &mut Vec<Outcome>) -> Option<Identity> {

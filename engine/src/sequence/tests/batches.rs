@@ -350,7 +350,7 @@ fn strict() -> SequenceSettings {
     SequenceSettings { strict: true, ..SequenceSettings::default() }
 }
 
-/// Asks for "x", and, together with it or not, for "a". Then a second later call for "a" finds nobody waiting for anything.
+/// Asks for "x", and, together with it or not, for "a". Whether a call for "a" behind that is done in a turn.
 fn others_go_on(sequences: &Sequences, mut turn: impl FnMut(), together: bool) -> bool {
     let mut is_ready = |call: &mut Pin<Box<PendingNumbers>>| {
         turn();
@@ -368,8 +368,8 @@ fn others_go_on(sequences: &Sequences, mut turn: impl FnMut(), together: bool) -
 
 #[test]
 fn a_name_that_the_witness_alone_cannot_take_keeps_no_other_one_waiting() {
-    let no_room = || SwapError::Full { why: "its file has 262144 names, and room for no more".into() };
-    for error in [no_room(), SwapError::Conflict] {
+    let full = SwapError::Full { why: "its file has 262144 names, and room for no more".into() };
+    for error in [full, SwapError::Conflict] {
         for together in [true, false] {
             let world = World::new();
             for name in ["a", "x"] {

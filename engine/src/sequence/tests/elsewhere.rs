@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::meddled::{Asked, MeddledStore};
-use super::{LONG, World, clock, named, next, sequence, take_held, twice};
+use super::{LONG, World, clock, named, next, sequence, take_held, take_in_turns, twice};
 use crate::registry::ClusterId;
 use crate::registry::sequences::memory::MemoryRecords;
 use crate::sequence::Sequences;
@@ -95,10 +95,7 @@ fn twice_behind_what_lies(beside: Beside) -> usize {
     world.database.restore(0, &dump);
     let (third, mut teller) = life();
     let a = sequence(&third, "a");
-    for _ in 0..200 {
-        take_held(&a, &mut ids);
-        teller.turn_now();
-    }
+    take_in_turns(200, &a, &mut ids, || teller.turn_now());
     twice(&ids)
 }
 
@@ -150,10 +147,7 @@ fn twice_after_a_fence_below_what_lies_beside() -> usize {
     replica.record_identity().unwrap();
     let (third, mut teller) = life(1);
     let a = sequence(&third, "a");
-    for _ in 0..200 {
-        take_held(&a, &mut ids);
-        teller.turn_now();
-    }
+    take_in_turns(200, &a, &mut ids, || teller.turn_now());
     twice(&ids)
 }
 
@@ -216,10 +210,7 @@ fn twice_where_a_witness_begins() -> usize {
     world.database.restore(0, &dump);
     let (second, mut teller) = life(true);
     let a = sequence(&second, "a");
-    for _ in 0..200 {
-        take_held(&a, &mut ids);
-        teller.turn_now();
-    }
+    take_in_turns(200, &a, &mut ids, || teller.turn_now());
     twice(&ids)
 }
 
@@ -256,10 +247,7 @@ fn twice_over_a_fail_over(is_first_witnessed: bool) -> usize {
     drop((first, teller));
     let (second, mut teller) = life(store, !is_first_witnessed);
     let a = sequence(&second, "a");
-    for _ in 0..100 {
-        take_held(&a, &mut ids);
-        teller.turn_now();
-    }
+    take_in_turns(100, &a, &mut ids, || teller.turn_now());
     twice(&ids)
 }
 
@@ -308,10 +296,7 @@ fn a_registry_that_is_away_is_not_told_to_be_back_where_no_name_needs_it() {
     let (sequences, mut teller) = builder.assemble_for_test();
     let (a, mut ids) = (sequence(&sequences, "a"), Vec::new());
     // So much is held in the end that a name that is idle needs no more.
-    for _ in 0..200 {
-        take_held(&a, &mut ids);
-        teller.turn_now();
-    }
+    take_in_turns(200, &a, &mut ids, || teller.turn_now());
     records.set_away(true);
     for _ in 0..10_000 {
         if sequences.status().store_trouble.is_some() {
@@ -351,10 +336,7 @@ fn another_witness_that_begins_waits_for_a_fence() {
     world.database.restore(0, &dump);
     let (second, mut teller) = life(&other);
     let a = sequence(&second, "a");
-    for _ in 0..100 {
-        take_held(&a, &mut ids);
-        teller.turn_now();
-    }
+    take_in_turns(100, &a, &mut ids, || teller.turn_now());
     assert_eq!(twice(&ids), 0);
 }
 
@@ -375,10 +357,7 @@ fn what_another_host_granted_without_a_witness_is_not_used_where_one_begins() {
     drop((first, teller));
     let (second, mut teller) = life(1, true);
     let a = sequence(&second, "a");
-    for _ in 0..10 {
-        take_held(&a, &mut Vec::new());
-        teller.turn_now();
-    }
+    take_in_turns(10, &a, &mut Vec::new(), || teller.turn_now());
     let figures = second.stats().figures;
     assert!(figures.reclaimed > 0, "{figures:?}");
     assert_eq!(figures.reclaimed, figures.wasted.dropped, "{figures:?}");

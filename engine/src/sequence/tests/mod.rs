@@ -132,6 +132,14 @@ fn take_held(a: &Sequence, ids: &mut Vec<u64>) {
     }
 }
 
+/// Takes ids of what is held, so many times, with a turn behind each.
+fn take_in_turns(times: usize, a: &Sequence, ids: &mut Vec<u64>, mut turn: impl FnMut()) {
+    for _ in 0..times {
+        take_held(a, ids);
+        turn();
+    }
+}
+
 /// How many ids came twice.
 fn twice(ids: &[u64]) -> usize {
     ids.len() - ids.iter().collect::<HashSet<_>>().len()
