@@ -4,7 +4,7 @@ use super::teller::Teller;
 use crate::sequence::error::ControlError;
 use crate::sequence::figures::SequenceInfo;
 use crate::sequence::name::SequenceName;
-use crate::sequence::names::hub::Control;
+use crate::sequence::names::control::Control;
 use crate::sequence::names::named::Standing;
 use crate::sequence::names::reply::Question;
 use crate::sequence::store::{
@@ -95,7 +95,7 @@ impl Teller {
                 Control::Create(name, ..) => rows.iter().all(|(other, _)| other != name),
                 _ => false,
             };
-            let Some(Control::Create(name, new, question)) = self.hub.next_control_if(is_other) else {
+            let Some(Control::Create(name, new, question)) = self.hub.controls.next_if(is_other) else {
                 break;
             };
             rows.push((name, new));

@@ -58,7 +58,7 @@ impl Keeper {
     /// One turn; how long there is nothing to do.
     pub(crate) fn turn(&mut self) -> Duration {
         let boot = self.hub.look().boot;
-        let (overdue, next) = self.hub.overdue(boot);
+        let (overdue, next) = self.hub.deadlines.overdue(boot);
         for (named, waiter) in overdue {
             self.hub.expire(&named, &waiter, boot);
         }

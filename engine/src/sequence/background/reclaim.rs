@@ -237,7 +237,7 @@ impl Teller {
 
     /// Ends all calls, and takes what is held. The clock had leapt so often by then.
     fn end_calls(&mut self) -> (Vec<Held>, u64) {
-        while self.hub.next_control().is_some() {}
+        while self.hub.controls.next().is_some() {}
         // A leap that no turn has seen.
         self.hub.look();
         let leaps = self.hub.leaps();

@@ -22,7 +22,8 @@ use crate::clock::SECOND;
 use crate::registry::sequences::SequenceRecords;
 use crate::sequence::figures::Trouble;
 use crate::sequence::name::SequenceName;
-use crate::sequence::names::hub::{Control, Hub};
+use crate::sequence::names::control::Control;
+use crate::sequence::names::hub::Hub;
 use crate::sequence::names::named::{Named, Queued};
 use crate::sequence::names::retry::Retry;
 use crate::sequence::store::Store;
@@ -292,7 +293,7 @@ impl Teller {
             if self.hub.clock.read().boot.saturating_sub(begun) >= SECOND {
                 break;
             }
-            let Some(control) = self.hub.next_control() else { break };
+            let Some(control) = self.hub.controls.next() else { break };
             // Who asked need not wait for the next answer.
             deferred_log::collected(|| self.answer(control));
             // A stop need not wait for a store that does not answer, once for each question.
@@ -308,10 +309,10 @@ impl Teller {
         let wait = deferred_log::collected(|| self.ask_for_names());
         if self.hub.forked() {
             Duration::ZERO
-        } else if self.hub.has_control() {
-            wait.min(until(self.questions_at, self.hub.clock.read().boot))
-        } else {
+        } else if self.hub.controls.is_empty() {
             wait
+        } else {
+            wait.min(until(self.questions_at, self.hub.clock.read().boot))
         }
     }
 

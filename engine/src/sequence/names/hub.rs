@@ -7,12 +7,13 @@
 //!   later visits the name later, and voids it there;
 //! - I3 no name leaves the table while a leap is dealt with, so each is visited with what it holds.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use super::control::{Control, Controls};
+use super::deadlines::Deadlines;
 use super::named::{Named, Queued, State};
 use super::named_table::NamedTable;
 use super::own_threads::OwnThreads;
@@ -21,12 +22,9 @@ use crate::clock::{Clock, Reading, SECOND, Supervisor, Thresholds};
 use crate::sequence::chain::line::Waiter;
 use crate::sequence::chain::span::total;
 use crate::sequence::error::{ControlError, SequenceError};
-use crate::sequence::figures::{
-    GrantCounts, NameFigures, NameState, SequenceInfo, SequencesStats, StoreStatus, Trouble,
-};
+use crate::sequence::figures::{GrantCounts, StoreStatus};
 use crate::sequence::name::SequenceName;
 use crate::sequence::settings::SequenceConfig;
-use crate::sequence::store::{Alteration, NewSequence};
 use crate::stats::Latency;
 use crate::stats::counters::AtomicCount;
 use crate::sys::atomics::lock;
@@ -54,11 +52,11 @@ pub(crate) struct Hub {
     due: Mutex<Due>,
     /// Names that the keeper is to look after from now on.
     activated: Mutex<Vec<Arc<Named>>>,
-    controls: Mutex<VecDeque<Control>>,
+    pub(crate) controls: Controls,
     pub(crate) teller: Arc<Wake>,
     pub(crate) keeper: Arc<Wake>,
     pub(crate) threads: OwnThreads,
-    deadlines: Mutex<BinaryHeap<Reverse<Deadline>>>,
+    pub(crate) deadlines: Deadlines,
     closed: AtomicBool,
     pub(crate) tally: Mutex<SequenceTally>,
     pub(crate) refused: AtomicCount,
@@ -71,77 +69,6 @@ pub(crate) struct Hub {
 struct Due {
     urgent: VecDeque<Arc<Named>>,
     calm: VecDeque<Arc<Named>>,
-}
-
-/// Something that only the teller may ask the store.
-pub(crate) enum Control {
-    Info(SequenceName, Question<SequenceInfo>),
-    List { prefix: String, after: String, limit: usize, question: Question<Vec<SequenceInfo>> },
-    Create(SequenceName, NewSequence, Question<SequenceInfo>),
-    Alter(SequenceName, Alteration, Question<SequenceInfo>),
-    Raise(SequenceName, u64, Question<SequenceInfo>),
-    AcceptIdentity(Question<()>),
-}
-
-impl Control {
-    /// It only asks, and for somebody who has left.
-    fn is_in_vain(&self) -> bool {
-        match self {
-            Self::Info(_, question) => question.is_forsaken(),
-            Self::List { question, .. } => question.is_forsaken(),
-            _ => false,
-        }
-    }
-
-    /// The row that it changes, and would wait for.
-    pub(crate) fn changes(&self) -> Option<&SequenceName> {
-        match self {
-            Self::Alter(name, ..) | Self::Raise(name, ..) => Some(name),
-            _ => None,
-        }
-    }
-
-    /// Answers it without the store.
-    pub(crate) fn refuse(self, error: ControlError) {
-        match self {
-            Self::Info(_, question)
-            | Self::Create(.., question)
-            | Self::Alter(.., question)
-            | Self::Raise(.., question) => question.answer(Err(error)),
-            Self::List { question, .. } => question.answer(Err(error)),
-            Self::AcceptIdentity(question) => question.answer(Err(error)),
-        }
-    }
-}
-
-/// So many that are over do not matter.
-const FEW_DEADLINES: usize = 1_024;
-
-/// When a call's time is over that no thread is parked for.
-struct Deadline {
-    boot: u64,
-    waiter: Weak<Waiter>,
-    named: Weak<Named>,
-}
-
-impl PartialEq for Deadline {
-    fn eq(&self, other: &Self) -> bool {
-        self.boot == other.boot
-    }
-}
-
-impl Eq for Deadline {}
-
-impl PartialOrd for Deadline {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Deadline {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.boot.cmp(&other.boot)
-    }
 }
 
 /// What the teller tells of its work.
@@ -179,11 +106,11 @@ impl Hub {
             leaps: AtomicU64::new(0),
             due: Mutex::default(),
             activated: Mutex::default(),
-            controls: Mutex::default(),
+            controls: Controls::default(),
             teller: Arc::default(),
             keeper: Arc::default(),
             threads: OwnThreads::default(),
-            deadlines: Mutex::default(),
+            deadlines: Deadlines::default(),
             closed: AtomicBool::new(false),
             tally: Mutex::default(),
             refused: AtomicCount::default(),
@@ -368,184 +295,18 @@ impl Hub {
             return Reply::ready(Err(ControlError::StoreAway { why }));
         }
         let (question, reply) = Reply::channel(Some(self.alive.clone()));
-        let mut controls = lock(&self.controls);
-        // Under the lock: the teller takes the last of them under it when it is closed.
-        if self.is_closed() {
-            drop(controls);
+        if !self.controls.push(control(question), || self.is_closed()) {
             return Reply::ready(Err(ControlError::ShuttingDown));
         }
-        controls.push_back(control(question));
-        drop(controls);
         self.teller.wake();
         reply
     }
 
-    /// The next control. What only asks, and for somebody who has left, is passed over.
-    pub(crate) fn next_control(&self) -> Option<Control> {
-        let mut passed = Vec::new();
-        let mut controls = lock(&self.controls);
-        while let Some(control) = controls.pop_front() {
-            if !control.is_in_vain() {
-                drop(controls);
-                return Some(control);
-            }
-            // It ends after the lock.
-            passed.push(control);
-        }
-        None
-    }
-
-    /// Whether somebody asked the teller something.
-    pub(crate) fn has_control(&self) -> bool {
-        !lock(&self.controls).is_empty()
-    }
-
-    /// The next control, if it is one that may be answered together with others.
-    pub(crate) fn next_control_if(&self, fits: impl Fn(&Control) -> bool) -> Option<Control> {
-        lock(&self.controls).pop_front_if(|control| fits(control))
-    }
-
     /// The keeper ends a call that no thread is parked for when its time is over.
     pub(crate) fn watch(&self, named: &Arc<Named>, waiter: &Arc<Waiter>) {
-        let deadline =
-            Deadline { boot: waiter.deadline, waiter: Arc::downgrade(waiter), named: Arc::downgrade(named) };
-        let mut deadlines = lock(&self.deadlines);
-        let is_first = deadlines.peek().is_none_or(|Reverse(first)| deadline.boot < first.boot);
-        deadlines.push(Reverse(deadline));
-        // Calls that went away leave theirs.
-        let waiting = usize::try_from(self.waiting.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
-        if deadlines.len() >= FEW_DEADLINES && deadlines.len() / 2 > waiting {
-            deadlines.retain(|Reverse(deadline)| deadline.waiter.strong_count() > 0);
-        }
-        drop(deadlines);
-        if is_first {
+        if self.deadlines.note(named, waiter, self.waiting.load(Ordering::Relaxed)) {
             self.keeper.wake();
         }
-    }
-
-    /// Calls whose time is over, and when the next one's is.
-    #[expect(clippy::type_complexity, reason = "a list of pairs, and a time")]
-    pub(crate) fn overdue(&self, boot: u64) -> (Vec<(Arc<Named>, Arc<Waiter>)>, Option<u64>) {
-        let mut deadlines = lock(&self.deadlines);
-        let mut over = Vec::new();
-        loop {
-            let next = deadlines.peek().map(|Reverse(first)| first.boot);
-            if next.is_none_or(|next| next > boot) {
-                return (over, next);
-            }
-            let Some(Reverse(Deadline { waiter, named, .. })) = deadlines.pop() else { continue };
-            // One that was served is gone, or over.
-            over.extend(named.upgrade().zip(waiter.upgrade()));
-        }
-    }
-
-    /// What a call is told whose time is over.
-    pub(crate) fn refusal(&self, boot: u64) -> SequenceError {
-        let tally = lock(&self.tally);
-        let again = Duration::from_nanos(tally.retry_at.saturating_sub(boot)).max(Duration::from_millis(1));
-        if tally.status.behind.is_some() {
-            SequenceError::store_behind(Duration::from_secs(1))
-        } else if tally.store_since.is_some() || tally.witness_since.is_some() {
-            SequenceError::store_away(again)
-        } else {
-            SequenceError::overloaded(Duration::from_millis(100))
-        }
-    }
-
-    /// Why calls are refused at once, if they are: the store waits for a fence.
-    pub(crate) fn is_behind(&self) -> bool {
-        lock(&self.tally).status.behind.is_some()
-    }
-
-    /// What is wrong with all names, if something is.
-    pub(crate) fn trouble(&self) -> Option<NameState> {
-        let tally = lock(&self.tally);
-        if tally.status.behind.is_some() {
-            Some(NameState::Behind)
-        } else if tally.store_since.is_some() || tally.witness_since.is_some() {
-            Some(NameState::Away)
-        } else {
-            None
-        }
-    }
-
-    /// All counters.
-    pub(crate) fn stats(&self) -> SequencesStats {
-        if self.forked() {
-            return SequencesStats::default();
-        }
-        let figures = self.names.totals();
-        let tally = lock(&self.tally);
-        SequencesStats {
-            figures,
-            grants: tally.grants,
-            store: tally.store,
-            witness: tally.witness,
-            identity_changes: tally.identity_changes,
-            names: self.names.len(),
-            holding: tally.holding,
-            waiting: self.waiting.load(Ordering::Relaxed),
-            refused: self.refused.value(),
-            panics: self.panics.value(),
-        }
-    }
-
-    /// One name's figures, if it is in the table.
-    pub(crate) fn figures(&self, name: &SequenceName) -> Option<NameFigures> {
-        if self.forked() {
-            return None;
-        }
-        self.names.find(name).map(|named| self.figures_of(&named))
-    }
-
-    pub(crate) fn figures_of(&self, named: &Named) -> NameFigures {
-        if self.forked() {
-            return NameFigures::default();
-        }
-        let (boot, trouble) = (self.clock.read().boot, self.trouble());
-        named.figures(&named.lock(), boot, trouble)
-    }
-
-    /// The names with the highest rates.
-    pub(crate) fn busiest(&self, most: usize) -> Vec<(SequenceName, NameFigures)> {
-        if self.forked() {
-            return Vec::new();
-        }
-        let (boot, trouble) = (self.clock.read().boot, self.trouble());
-        let mut busiest: Vec<(SequenceName, NameFigures)> = Vec::new();
-        let cut = |busiest: &mut Vec<(SequenceName, NameFigures)>| {
-            busiest.sort_by(|(_, left), (_, right)| right.rate.total_cmp(&left.rate));
-            busiest.truncate(most);
-        };
-        // Never all at once: of a hundred thousand names they are more than what is kept of those that are idle.
-        let room = most.saturating_mul(2).max(1_024);
-        self.names.each(|named| {
-            if busiest.len() >= room {
-                cut(&mut busiest);
-            }
-            busiest.push((named.name.clone(), named.figures(&named.lock(), boot, trouble)));
-        });
-        cut(&mut busiest);
-        busiest.sort_by(|(left, _), (right, _)| left.cmp(right));
-        busiest
-    }
-
-    pub(crate) fn status(&self) -> StoreStatus {
-        if self.forked() {
-            return StoreStatus::default();
-        }
-        let boot = self.clock.read().boot;
-        let tally = lock(&self.tally);
-        let mut status = tally.status.clone();
-        for (trouble, since) in [
-            (&mut status.store_trouble, tally.store_since),
-            (&mut status.witness_trouble, tally.witness_since),
-        ] {
-            if let (Some(Trouble { lasts, .. }), Some(since)) = (trouble, since) {
-                *lasts = Duration::from_nanos(boot.saturating_sub(since));
-            }
-        }
-        status
     }
 }
 
@@ -564,23 +325,7 @@ mod tests {
 
     use super::*;
     use crate::clock::SystemClock;
-    use crate::sequence::numbers::Demand;
     use crate::sequence::store::SequenceSettings;
-
-    #[test]
-    fn calls_that_went_away_leave_little() {
-        let hub = Hub::new(SequenceConfig::default(), Arc::new(SystemClock)).unwrap();
-        let name = SequenceName::new("a").unwrap();
-        let make = || Ok::<_, ()>(Named::new(name.clone(), GenerationWord::new().unwrap(), false));
-        let named = hub.names.find_or_make(&name, make).unwrap();
-        for _ in 0..100_000 {
-            let waiter = named.lock().line.join(Demand::ordered(1), u64::MAX);
-            hub.waiting.fetch_add(1, Ordering::Relaxed);
-            hub.watch(&named, &waiter);
-            hub.give_up(&named, &waiter);
-        }
-        assert!(lock(&hub.deadlines).len() <= FEW_DEADLINES);
-    }
 
     /// Else what a store that was accepted grants of it would be taken for a mark that went back.
     #[test]
