@@ -89,7 +89,8 @@ impl Engine {
     ///   [`floor`](EngineBuilder::floor) makes the wait shorter for those who can assert more.
     ///
     /// Within the process the clock may do what it likes, as with any engine; where it goes back by more than `drift`
-    /// there is no other worker to switch to, and calls are refused until it has caught up. Unused ids end with the
+    /// there is no other worker to switch to, and calls are refused until it has caught up. So are they after a leap
+    /// forward, until what was reserved before it has passed, a minute at most. Unused ids end with the
     /// process. Where a folder can be kept, [`data_dir`](EngineBuilder::data_dir) promises more.
     ///
     /// ```
@@ -420,6 +421,9 @@ fn spawn(name: &str, body: Body) -> Result<JoinHandle<()>, BuildError> {
         .map_err(|source| BuildError::System { action: "start a thread", source })
 }
 
+/// How often a first worker is waited for.
+const MOST_WAITS: u32 = 4;
+
 /// Takes a first worker, so that the first call finds ids. Returns what of its window has elapsed.
 fn first_window(
     gate: &mut Gate,
@@ -429,7 +433,7 @@ fn first_window(
     jobs: &Sender<Job>,
     sleep: impl Fn(Duration),
 ) -> Result<Vec<xuid_spill::Extent>, BuildError> {
-    let mut waited = false;
+    let mut waited = None;
     let begun = gate.clock.now().reading.boot;
     loop {
         let now = gate.clock.now();
@@ -438,15 +442,16 @@ fn first_window(
         let reach = request.end - request.now;
         let done = registry_thread.run(Job::Take { request, reach, cause: Cause::Missing });
         if let Done::Taken { result: Err(error), .. } = &done {
-            let (ahead, patience) = match error {
-                TakeError::Ahead { until, .. } | TakeError::Held { until, .. } => {
-                    (gate.clock.time_to(*until, &now), PINNED_PATIENCE)
-                }
-                TakeError::NoneFree { earliest } => (gate.clock.time_to(*earliest, &now), PATIENCE),
-                _ => (Duration::MAX, Duration::ZERO),
+            let (ends, patience) = match error {
+                TakeError::Ahead { until, .. } | TakeError::Held { until, .. } => (*until, PINNED_PATIENCE),
+                TakeError::NoneFree { earliest } => (*earliest, PATIENCE),
+                _ => (u64::MAX, Duration::ZERO),
             };
-            if ahead <= patience && !waited {
-                waited = true;
+            let ahead = if patience.is_zero() { Duration::MAX } else { gate.clock.time_to(ends, &now) };
+            // Once more where the clock went back a little meanwhile, and not for one who goes on to hold it.
+            let (times, until) = waited.unwrap_or((0, ends));
+            if ahead <= patience && until == ends && times < MOST_WAITS {
+                waited = Some((times + 1, ends));
                 sleep(ahead);
                 continue;
             }
@@ -475,6 +480,7 @@ mod tests {
 
     use super::*;
     use crate::Order;
+    use crate::clock::Reading;
     use crate::registry::memory::MemoryRegistry;
 
     type Spawn<'a> = dyn FnMut(&str, Body) -> Result<JoinHandle<()>, BuildError> + 'a;
@@ -515,6 +521,35 @@ mod tests {
         let spills: Vec<_> =
             spills.filter(|entry| entry.file_name().to_string_lossy().starts_with("spill")).collect();
         assert_eq!(spills.len(), 1, "{spills:?}");
+    }
+
+    /// A machine whose clock is set while a process begins: back by 5 ms, while it waits for its worker.
+    #[test]
+    fn a_certain_worker_is_waited_for_although_the_clock_goes_back_a_little_meanwhile() {
+        struct Manual(Mutex<Reading>);
+
+        impl Clock for Manual {
+            fn read(&self) -> Reading {
+                *self.0.lock().unwrap()
+            }
+        }
+
+        let (layout, wall) = (Layout::default(), 1_793_000_000_000_000_000);
+        let clock = Arc::new(Manual(Mutex::new(Reading { wall, boot: 77_000_000_000 })));
+        // Reserved for another second: by a process that was killed, or, in memory, by the floor.
+        let floor = layout.tick_at_ns(wall).unwrap() + 1_000;
+        let registry = MemoryRegistry::new(Genesis::new(ClusterId::from_bytes([1; 16]), layout, floor, 1));
+        let back = std::cell::Cell::new(5_000_000);
+        let sleep = |time: Duration| {
+            let mut at = clock.0.lock().unwrap();
+            at.boot += nanos(time);
+            at.wall = at.wall + nanos(time) - back.replace(0);
+        };
+        let settings = Settings { pinned: Some(0), ..Settings::default() };
+        let none = |_: &Genesis, _: &mut Ownership| open::none("a test");
+        let identity = Identity::new(Token([1; 16]), owner());
+        let built = assemble(Box::new(registry), identity, none, settings, clock.clone(), sleep);
+        assert!(built.is_ok(), "{}", built.err().unwrap());
     }
 
     #[test]

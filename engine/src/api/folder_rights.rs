@@ -17,7 +17,8 @@ use std::path::Path;
 use crate::sys::deferred_log;
 
 /// How the names begin that a data folder holds. The engine makes all but `lost+found`, which is a filesystem's own.
-const OURS: [&str; 6] = ["registry", "spill-", "spill.new-", "node.json", "windows.log", "lost+found"];
+const OURS: [&str; 7] =
+    ["registry", "sequences", "spill-", "spill.new-", "node.json", "windows.log", "lost+found"];
 
 /// Every right of users other than the owner, and those of users outside of the group.
 const OTHERS: u32 = 0o077;
@@ -142,12 +143,13 @@ mod tests {
         let outside = home.path().join("outside");
         write(&outside, 0o644);
         symlink(&outside, path.join("spill-9")).unwrap();
-        write(&path.join("node.json"), 0o640);
+        let others = ["node.json", "sequences", "sequences.rest-0"].map(|name| path.join(name));
+        for other in &others {
+            write(other, 0o640);
+        }
         narrow(&path);
-        assert_eq!(
-            (mode(&path), mode(&path.join("registry")), mode(&path.join("node.json"))),
-            (0o700, 0o600, 0o600)
-        );
+        assert_eq!((mode(&path), mode(&path.join("registry"))), (0o700, 0o600));
+        assert_eq!(others.map(|other| mode(&other)), [0o600; 3]);
         assert_eq!((mode(home.path()), mode(&outside)), (0o755, 0o644));
         narrow(&path);
         assert_eq!(mode(&path), 0o700);

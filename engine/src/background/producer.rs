@@ -198,12 +198,13 @@ impl Producer {
         for run in self.ledger.returned(shared.returns.take()) {
             self.reserve.take_back(run, now.tick);
         }
-        let mut woken = Vec::new();
+        let (mut woken, mut is_cut_short) = (Vec::new(), false);
         if shared.take_starved() || gate.servable() > 0 {
             self.burst_until = now.reading.boot + BURST;
         }
         if gate.waiting() > 0 {
             let service = self.serve(&mut gate, &now);
+            is_cut_short = service.is_cut_short;
             woken = self.account(service, &now);
         }
         // A caller that pauses keeps nobody from sleeping, and wakes this thread when it goes on.
@@ -241,7 +242,7 @@ impl Producer {
         }
         self.publish();
         self.check_ledger();
-        self.pause(&now, waiting, paused_until)
+        if is_cut_short { Duration::ZERO } else { self.pause(&now, waiting, paused_until) }
     }
 
     fn send(&self, job: Job) {

@@ -1,7 +1,7 @@
 //! The one lock in front of clock and minter, and the wait queues before it.
 //!
-//! Held for a few hundred nanoseconds at a time, by callers that found ring and queue empty and by the producer;
-//! never during I/O. Lock order: gate, then a ticket.
+//! Held for a few hundred nanoseconds at a time by callers that found ring and queue empty, and for some milliseconds at
+//! most by the producer ([`MOST_STEPS`]); never during I/O. Lock order: gate, then a ticket.
 //!
 //! # Invariants
 //! - I1 no call cuts directly while a ticket waits that can be served, so that a burst cannot starve what came first; but
@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use xuid_id::Order;
 
+use crate::clock::SECOND;
 use crate::clock::engine_clock::{EngineClock, Now};
 use crate::id::error::IdError;
 use crate::id::run::Run;
@@ -47,6 +48,14 @@ const QUANTUM: u32 = 256;
 /// Waiting calls at once. Each is some 200 bytes; beyond that a caller is told to come back.
 const MOST_WAITING: usize = 100_000;
 
+/// So many quanta are given out in a pass at most: other threads wait for the lock meanwhile.
+const MOST_STEPS: u32 = 16 * 1024;
+
+/// Of a queue that is longer than this, those whose callers went away are looked for at such intervals only: each is a lock
+/// that lies in nobody's cache.
+const LONG_QUEUE: usize = 1_024;
+const LOOK_INTERVAL: u64 = SECOND / 10;
+
 /// Why there may be no ids.
 #[derive(Debug, Clone)]
 pub(crate) enum Trouble {
@@ -64,6 +73,8 @@ pub(crate) struct Gate {
     pub(crate) minter: Minter,
     queues: [WaitQueue; QUEUES],
     next_queue: usize,
+    /// When all that wait were looked at last, in boot time.
+    looked: u64,
     /// The tick of the last small call: from then on large ones leave it some of each tick, for a while.
     small_call: Option<u64>,
     pub(crate) trouble: Option<Trouble>,
@@ -79,6 +90,7 @@ impl Gate {
             minter,
             queues: std::array::from_fn(WaitQueue::new),
             next_queue: 0,
+            looked: 0,
             small_call: None,
             trouble: None,
             coming: false,
@@ -250,16 +262,19 @@ impl Gate {
         let mut service = Service::default();
         self.queues.iter_mut().for_each(WaitQueue::resume);
         self.expire(now, &mut service);
-        loop {
-            let mut progress = false;
+        let mut steps = 0;
+        while steps < MOST_STEPS {
+            let before = steps;
             for _ in 0..self.queues.len() {
                 self.next_queue = (self.next_queue + 1) % self.queues.len();
-                progress |= self.serve_front(self.next_queue, now, given, &mut supply, &mut service);
+                steps += u32::from(self.serve_front(self.next_queue, now, given, &mut supply, &mut service));
             }
-            if !progress {
+            if steps == before {
                 return service;
             }
         }
+        service.is_cut_short = true;
+        service
     }
 
     fn serve_front(
@@ -311,9 +326,18 @@ impl Gate {
 
     fn expire(&mut self, now: &Now, service: &mut Service) {
         let boot = now.reading.boot;
+        let looks_at_all = boot.saturating_sub(self.looked) >= LOOK_INTERVAL;
+        if looks_at_all {
+            self.looked = boot;
+        }
         for queue in 0..self.queues.len() {
-            let is_over = |ticket: &Ticket| ticket.deadline <= boot || ticket.missing().is_none();
-            for ticket in self.queues[queue].take_if(is_over) {
+            let waiting = &mut self.queues[queue];
+            let over = if looks_at_all || waiting.len() <= LONG_QUEUE {
+                waiting.take_if(|ticket| ticket.deadline <= boot || ticket.missing().is_none())
+            } else {
+                waiting.take_overdue(boot)
+            };
+            for ticket in over {
                 service.end(&ticket, || self.refusal(now, ticket.order, ticket.wait));
             }
         }
@@ -348,6 +372,8 @@ pub(crate) struct Service {
     pub(crate) back: Vec<Run>,
     /// Wakers to call once the gate is open again: a waker is foreign code.
     pub(crate) woken: Vec<Waker>,
+    /// There may be ids for more calls, which a pass has no time for.
+    pub(crate) is_cut_short: bool,
 }
 
 impl Service {

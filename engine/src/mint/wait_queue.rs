@@ -89,6 +89,8 @@ impl Caller {
 #[derive(Debug)]
 struct Entry {
     start: u64,
+    /// The ticket's, which nothing else of it need be read for.
+    deadline: u64,
     ticket: Arc<Ticket>,
     caller: Caller,
 }
@@ -140,7 +142,7 @@ impl WaitQueue {
 
     /// When the time of the first one of a caller that pauses is over.
     pub(crate) fn paused_until(&self) -> Option<u64> {
-        self.paused.iter().map(|entry| entry.ticket.deadline).min()
+        self.paused.iter().map(|entry| entry.deadline).min()
     }
 
     /// Whether there is none that is to be served.
@@ -157,7 +159,7 @@ impl WaitQueue {
         let caller = caller.unwrap_or(&self.others).clone();
         let start = self.now.max(caller.end(self.index));
         caller.set_end(self.index, start + u64::from(ticket.count));
-        self.insert(Entry { start, ticket, caller });
+        self.insert(Entry { start, deadline: ticket.deadline, ticket, caller });
     }
 
     fn insert(&mut self, entry: Entry) {
@@ -220,9 +222,20 @@ impl WaitQueue {
     /// Takes out the tickets that are to go. They got nothing, and leave no debt: the later ones of their callers start
     /// where the first of them did, or at the virtual time.
     pub(crate) fn take_if(&mut self, goes: impl Fn(&Ticket) -> bool) -> Vec<Arc<Ticket>> {
+        self.take(|entry| goes(&entry.ticket))
+    }
+
+    /// The same of those whose time is over.
+    pub(crate) fn take_overdue(&mut self, boot: u64) -> Vec<Arc<Ticket>> {
+        let is_over = |entry: &Entry| entry.deadline <= boot;
+        let is_any = self.entries.iter().chain(&self.paused).any(is_over);
+        if is_any { self.take(is_over) } else { Vec::new() }
+    }
+
+    fn take(&mut self, goes: impl Fn(&Entry) -> bool) -> Vec<Arc<Ticket>> {
         let (now, index) = (self.now, self.index);
         let takes = |entry: &mut Entry| {
-            let (goes, end) = (goes(&entry.ticket), entry.caller.end(index));
+            let (goes, end) = (goes(entry), entry.caller.end(index));
             if goes {
                 entry.caller.set_end(index, end.min(entry.start));
             } else if end <= entry.start {

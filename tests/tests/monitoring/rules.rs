@@ -75,7 +75,7 @@ fn rules_fire_for_servers_in_trouble_and_for_no_other() -> Result<()> {
     let (healthy_at, dead, full, put_back) = (healthy.admin, dies.admin, guarded.admin, restored.admin);
 
     dies.kill()?;
-    // A registry that says less than it did is not believed, and the spill is given up for it.
+    // A registry that says less than it did is not believed.
     let granted = || Ok(restored.metrics()?.sum(&["xuid_spill_granted_extents_total"]) > 0.0);
     clock::wait_until("the registry has moved the mark", PATIENCE, granted)?;
     fs::write(data.join("registry"), &past)?;
@@ -92,7 +92,6 @@ fn rules_fire_for_servers_in_trouble_and_for_no_other() -> Result<()> {
 
     for (alert, server) in [
         ("XuidRegistryRefused", put_back),
-        ("XuidSpillOff", put_back),
         ("XuidTokenRejected", full),
         ("XuidConnectionsRefused", full),
         ("XuidDown", dead),

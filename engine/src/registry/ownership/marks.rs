@@ -57,7 +57,8 @@ impl Ownership {
 
     fn read_mark(&mut self, spill: SpillId) -> Result<Versioned<MarkRecord>, GrantError> {
         let found = self.registry.mark(spill).map_err(|error| match error {
-            ReadError::Unavailable { why } => GrantError::Later { why },
+            // A registry that is not the one that was opened says nothing of the mark, and may be put back.
+            ReadError::Unavailable { why } | ReadError::Foreign { why } => GrantError::Later { why },
             other => GrantError::Refused { why: other.to_string() },
         })?;
         let known = self.marks.entry(spill).or_default();
@@ -122,7 +123,11 @@ impl Ownership {
                 }
                 self.settle_grant(spill, from, &found).ok_or(GrantError::Later { why })
             }
-            Err(SwapError::Unavailable { why } | SwapError::Full { why }) => Err(GrantError::Later { why }),
+            Err(
+                SwapError::Unavailable { why }
+                | SwapError::Full { why }
+                | SwapError::Read(ReadError::Foreign { why }),
+            ) => Err(GrantError::Later { why }),
             Err(SwapError::Read(error)) => Err(GrantError::Refused { why: error.to_string() }),
         }
     }

@@ -166,3 +166,42 @@ fn a_call_whose_caller_pauses_is_ended_in_time_although_nothing_else_is_due() {
         assert_eq!(pause <= Duration::from_millis(100), waits, "{pause:?}");
     }
 }
+
+/// No other thread gets to the gate while a pass of service lasts, and a grant may bring 64 s of land at once.
+#[test]
+fn a_pass_of_service_ends_long_before_all_that_a_grant_brought_is_given_out() {
+    let mut driven = spent();
+    let _all = ask(&driven, 2_000, Order::Any, &Caller::default());
+    let (layout, shared) = (driven.engine.layout(), driven.engine.shared().clone());
+    let tick = layout.tick_at_ns(driven.clock.read().wall).unwrap();
+    let first = layout.encode(tick - 70_000, 9, 0).raw();
+    let grant = xuid_spill::Extent { first, len: layout.sequences(), ticks: 64_000 };
+    // As `Reserve::granted` counts it.
+    let reserve = &mut driven.assembly.producer.reserve;
+    reserve.tally.replayed += grant.ids();
+    reserve.keep([grant]);
+    let before = shared.counters.tickets_in.value();
+    driven.assembly.producer.turn();
+    let given = shared.counters.tickets_in.value() - before;
+    // 65,536 quanta, some milliseconds.
+    assert!(given <= 1 << 24, "{given} ids in one pass under the gate's lock");
+}
+
+#[test]
+fn calls_beyond_a_bound_are_told_to_come_back_and_take_no_memory() {
+    let mut driven = spent();
+    let caller = Caller::default();
+    let ask = |driven: &Driven| {
+        let mut call =
+            driven.engine.request(LARGE, Order::Fresh, Duration::from_mins(1)).on_behalf_of(&caller);
+        match poll(&mut call) {
+            Poll::Pending => Ok(call),
+            Poll::Ready(result) => Err(result.unwrap_err()),
+        }
+    };
+    let waiting: Vec<Pending> = (0..100_000).map(|_| ask(&driven).unwrap()).collect();
+    assert!(ask(&driven).is_err_and(IdError::is_retryable), "no bound");
+    drop(waiting);
+    driven.run(MS);
+    assert!(ask(&driven).is_ok(), "those that went make room");
+}

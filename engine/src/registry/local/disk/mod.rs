@@ -114,12 +114,17 @@ const PAUSES: (Duration, Duration) = (Duration::from_micros(50), Duration::from_
 
 /// Takes the lock within [`LOCK_WAIT`]; `false` if another one kept it.
 pub(in crate::registry::local) fn lock<D: Disk>(disk: &mut D) -> io::Result<bool> {
+    lock_within(disk, LOCK_WAIT)
+}
+
+/// The same within another time.
+pub(in crate::registry::local) fn lock_within<D: Disk>(disk: &mut D, limit: Duration) -> io::Result<bool> {
     let (mut waited, mut pause) = (Duration::ZERO, PAUSES.0);
     loop {
         if disk.try_lock()? {
             return Ok(true);
         }
-        if waited >= LOCK_WAIT {
+        if waited >= limit {
             return Ok(false);
         }
         std::thread::sleep(pause);

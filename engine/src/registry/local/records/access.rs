@@ -1,12 +1,18 @@
 //! Working under the file's lock, on the file that was opened.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::Duration;
 
 use super::{REMEDY, Records};
-use crate::registry::local::disk::{Disk, LOCK_WAIT, lock};
+use crate::clock::SECOND;
+use crate::registry::local::disk::{Disk, LOCK_WAIT, lock_within};
 use crate::registry::local::format::Place;
 use crate::registry::local::header::HeaderPair;
 use crate::registry::{ReadError, SwapError};
+
+/// So long after the lock was waited for in vain it is tried without waiting: a stop has something to hand back for each
+/// worker, and must not wait for each.
+const MISSED: u64 = SECOND / 2;
 
 impl<D: Disk> Records<D> {
     /// Does something under the lock, on the file that was opened.
@@ -14,9 +20,15 @@ impl<D: Disk> Records<D> {
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<T, E>,
     ) -> Result<T, E> {
-        match lock(&mut self.disk) {
-            Ok(true) => {}
+        let boot = self.clock.read().boot;
+        let was_missed = self.missed_lock.is_some_and(|missed| boot.saturating_sub(missed) < MISSED);
+        let limit = if was_missed { Duration::ZERO } else { LOCK_WAIT };
+        match lock_within(&mut self.disk, limit) {
+            Ok(true) => self.missed_lock = None,
             Ok(false) => {
+                if !was_missed {
+                    self.missed_lock = Some(self.clock.read().boot);
+                }
                 let why = format!("another process kept it locked for {LOCK_WAIT:?}");
                 return Err(ReadError::Unavailable { why }.into());
             }

@@ -58,6 +58,8 @@ pub(super) struct Records<D: Disk> {
     doubtful: HashSet<Place>,
     /// Why nothing is believed any more (I6).
     put_back: Option<String>,
+    /// Boot time at which the lock was waited for in vain, if it was not had since.
+    missed_lock: Option<u64>,
     /// Whether this opening holds the lock: without it a change may be read half-way.
     is_locked: bool,
     /// The records that this opening changed last.
@@ -112,6 +114,7 @@ impl<D: Disk> Records<D> {
             poison: None,
             doubtful: HashSet::new(),
             put_back: None,
+            missed_lock: None,
             is_locked: true,
             changed: Vec::new(),
             names: NameIndex::default(),

@@ -287,3 +287,39 @@ fn a_long_owner_is_cut_between_characters() {
     registry.claim(0, 1, &WorkerRecord { owner, ..claim_of(5_000, 1) }).unwrap();
     assert_eq!(registry.worker(0).unwrap().record.owner, "ü".repeat(31) + "x");
 }
+
+/// As a person may take it away, and put it back: docs/operations.md promises that this costs nothing.
+#[test]
+fn a_grant_that_meets_no_file_is_asked_for_again_when_the_file_is_back() {
+    use crate::registry::ownership::{GrantError, Identity, Ownership};
+
+    let folder = folder();
+    let registry = made_in(folder.path(), 2);
+    let mut ownership = Ownership::new(Box::new(registry), Identity::new(Token([1; 16]), "a test".into()));
+    ownership.mark(spill(1), true).unwrap();
+    let (there, away) = (registry_of(folder.path()), folder.path().join("away"));
+    std::fs::rename(&there, &away).unwrap();
+    let error = ownership.grant(spill(1), 0, 1).unwrap_err();
+    std::fs::rename(&away, &there).unwrap();
+    assert!(matches!(error, GrantError::Later { .. }), "the spill is given up for good: {error}");
+    assert_eq!(ownership.grant(spill(1), 0, 1).unwrap(), 1);
+}
+
+/// A stop hands something back for each worker.
+#[test]
+fn a_lock_that_another_process_keeps_is_waited_for_once_by_changes_in_a_row() {
+    let folder = folder();
+    let mut registry = made_in(folder.path(), 8);
+    let stopped = std::fs::File::open(registry_of(folder.path())).unwrap();
+    stopped.lock().unwrap();
+    let mut took = || {
+        let begun = crate::clock::boot_ns();
+        let error = registry.claim(0, 1, &claim_of(5_000, 1)).unwrap_err();
+        assert!(error.to_string().contains("kept it locked"), "{error}");
+        crate::clock::boot_ns() - begun
+    };
+    let (first, others) = (took(), (0..8).map(|_| took()).sum::<u64>());
+    assert!(first >= crate::clock::SECOND && others < crate::clock::SECOND, "{first} ns, then {others}");
+    drop(stopped);
+    registry.claim(0, 1, &claim_of(5_000, 1)).unwrap();
+}
