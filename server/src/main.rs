@@ -8,7 +8,7 @@
 //!   net/           sockets: listener, io threads, connections, shutdown
 //!   fronts/        bytes in, bytes out: XUID/1, and the admin port's HTTP
 //!   registries/    a registry in a folder or in an ensemble, behind one face
-//!   state/         what a server knows of itself: its engine, traffic, metrics, who is let in
+//!   state/         what a server knows of itself: its engine, traffic, metrics, who is let in; threads for what blocks
 //!   config/        flag > variable > file > default
 //!   crash_points.rs  where crash campaigns kill the process
 //!   text/          standard output, the log, times, exit codes

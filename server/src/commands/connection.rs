@@ -12,13 +12,14 @@ use std::env::VarError;
 use std::error::Error;
 use std::fmt;
 use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::ClientConfig;
@@ -34,6 +35,7 @@ use xuid_protocol::{
 };
 
 use crate::fronts::buffers::Inbox;
+use crate::state::beside::beside;
 
 /// No server is that far away.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -53,8 +55,9 @@ enum Stream {
 
 impl Stream {
     async fn connect(address: &str, tls: Option<&Arc<ClientConfig>>) -> Result<Self> {
-        let connecting = timeout(CONNECT, TcpStream::connect(address)).await;
-        let connected = connecting.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        let end = Instant::now() + CONNECT;
+        let connecting = timeout_at(end, async { connect(&look_up(address).await?, end).await });
+        let connected = connecting.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
         let stream = connected.with_context(|| {
             format!("failed to connect to {address} (is a server there? start one with `xuid serve`)")
         })?;
@@ -89,6 +92,30 @@ impl Stream {
             Self::Tls(stream) => stream.read_buf(room).await,
         }
     }
+}
+
+/// The addresses of a server's name, or the one that it is. A name may be looked up for minutes, beside this thread.
+async fn look_up(address: &str) -> io::Result<Vec<SocketAddr>> {
+    if let Ok(address) = address.parse() {
+        return Ok(vec![address]);
+    }
+    let name = address.to_owned();
+    let found = beside("xuid-look-up", move || name.to_socket_addrs().map(Iterator::collect));
+    found.map_err(io::Error::other)?.await.map_err(io::Error::other)?
+}
+
+/// To the first address of a name that takes it, each in its share of the time: one that is silent must not take it all.
+async fn connect(addresses: &[SocketAddr], end: Instant) -> io::Result<TcpStream> {
+    let mut failure = io::Error::new(io::ErrorKind::NotFound, "its name has no address");
+    for (address, left) in addresses.iter().zip((1..=addresses.len() as u32).rev()) {
+        let share = end.saturating_duration_since(Instant::now()) / left;
+        match timeout(share, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => failure = error,
+            Err(_) => failure = io::ErrorKind::TimedOut.into(),
+        }
+    }
+    Err(failure)
 }
 
 /// A connection that said HELLO.

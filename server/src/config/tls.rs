@@ -82,6 +82,23 @@ impl ServerTls {
         Ok(Some(Self { clients: Arc::new(clients), admin: Arc::new(admin), asks_for_certificate, key }))
     }
 
+    /// One whose certificate vouches for itself at `127.0.0.1`, and what a client of it trusts.
+    #[cfg(test)]
+    pub(crate) fn self_signed() -> (Self, Arc<ClientConfig>) {
+        let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+        let (cert, key) = (made.cert.der().clone(), made.signing_key.serialize_der());
+        let mut roots = RootCertStore::empty();
+        roots.add(cert.clone()).unwrap();
+        let server = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
+        let server = server.unwrap().with_no_client_auth();
+        let server = server.with_single_cert(vec![cert], PrivateKeyDer::try_from(key).unwrap()).unwrap();
+        let client = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
+        let client = client.unwrap().with_root_certificates(roots).with_no_client_auth();
+        let clients = Arc::new(server);
+        let admin = Arc::clone(&clients);
+        (Self { clients, admin, asks_for_certificate: false, key: PathBuf::new() }, Arc::new(client))
+    }
+
     /// What is wrong with the key's file, if anything is.
     pub(crate) fn warning(&self) -> Option<String> {
         open_to_all(&self.key, "holds the key of tls_key")

@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::time::Duration;
 
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
+use tokio_rustls::rustls::ClientConfig;
 use xuid_engine::clock::{Clock, SystemClock};
 use xuid_engine::registry::local::sequences::LocalSequences;
 use xuid_engine::sequence::store::database::TinyToken;
@@ -13,16 +14,34 @@ use xuid_engine::sequence::{NamePattern, SequenceName, Sequences};
 use xuid_engine::{Engine, EngineBuilder, Floor};
 use xuid_protocol::Limits as ProtocolLimits;
 
-use crate::config::Tokens;
+use crate::config::{ServerTls, Tokens};
 use crate::fronts::buffers::{Inbox, Outbox};
 use crate::fronts::conversation::{Conversation, Need};
 use crate::state::access::AccessRules;
+use crate::state::beside::HAS_NONE_LEFT;
 use crate::state::sequences::ServedSequences;
 use crate::state::server::{Limits, Places, Server};
 use crate::state::tiny_tokens::{TinyTokens, Verdict};
 
 /// So long may ids take that must come: the machine may be busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A runtime in which no thread can be had, neither by `beside` nor for `spawn_blocking`, as where the system has none left.
+pub(crate) struct WithoutThreads(Runtime);
+
+pub(crate) fn without_threads() -> WithoutThreads {
+    // A stack larger than all addresses that there are.
+    WithoutThreads(Builder::new_current_thread().enable_all().thread_stack_size(1 << 47).build().unwrap())
+}
+
+impl WithoutThreads {
+    pub(crate) fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
+        HAS_NONE_LEFT.set(true);
+        let done = self.0.block_on(work);
+        HAS_NONE_LEFT.set(false);
+        done
+    }
+}
 
 /// A server in a folder of its own, with ten years declared unused so that nothing is ever short of `any` ids.
 pub(crate) struct Home {
@@ -89,6 +108,15 @@ impl Home {
         }
         server.sequences.as_mut().unwrap().tiny_tokens = Some(tokens);
         Self { server: Arc::new(server), folder }
+    }
+
+    /// The same within TLS, and what a client trusts.
+    pub(crate) fn within_tls(self) -> (Self, Arc<ClientConfig>) {
+        let Self { server, folder } = self;
+        let mut server = Arc::into_inner(server).unwrap();
+        let (tls, trusted) = ServerTls::self_signed();
+        server.access = AccessRules::new(Tokens::default(), Some(tls));
+        (Self { server: Arc::new(server), folder }, trusted)
     }
 
     /// One for all tests that only ask.

@@ -126,13 +126,8 @@ impl IoThread {
         let (post, new_connections) = unbounded_channel();
         let runtime = runtime(1)?;
         let thread = thread::Builder::new().name(format!("xuid-io-{index}"));
-        let thread = thread
-            .spawn(move || {
-                runtime.block_on(work(new_connections));
-                // Dropped, it would wait for a question to the registry about where an id came from.
-                runtime.shutdown_background();
-            })
-            .context("failed to start a thread")?;
+        let thread = thread.spawn(move || runtime.block_on(work(new_connections)));
+        let thread = thread.context("failed to start a thread")?;
         Ok(Self { post: Some(post), load: Arc::default(), work: Work::Thread(Some(thread)) })
     }
 }

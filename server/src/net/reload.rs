@@ -5,8 +5,8 @@
 //! - I2 no connection ends for it. A client that was let in stays in, and new limits of its token and its address count
 //!   for it at once;
 //! - I3 it opens a server to no stranger: a file that is empty because it is being written takes no token away;
-//! - I4 it ends: a file that is no regular one is refused, and one that is not read in time is given up, so that the next
-//!   signal is heard. What comes of its reading later counts for nothing.
+//! - I4 it ends: a file that is no regular one is refused, and one that is not read in time, or that no thread can be had
+//!   for, is given up, so that the next signal is heard. What comes of its reading later counts for nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tracing::{error, info, warn};
 
 use crate::config::{Flags, Settings};
 use crate::net::service_manager::ServiceManager;
 use crate::state::access::AccessRules;
+use crate::state::beside::beside;
 use crate::state::server::Server;
 use crate::text::exit::{Usage, usage};
 use crate::text::logs;
@@ -72,14 +72,15 @@ async fn read_in_time<T: Send + 'static>(
     let Ok(permit) = Arc::clone(readers).try_acquire_owned() else {
         bail!("the files of {READING} reloads before are still being read: see to the disk that they are on");
     };
-    let reading = spawn_blocking(move || {
+    let reading = beside("xuid-reload", move || {
         let _permit = permit;
         read()
     });
+    let reading = reading.context("the files were not read, so signal again later")?;
     let Ok(read) = timeout(limit, reading).await else {
         bail!("the files were not read within {limit:?}: see to the disk that they are on, and signal again");
     };
-    read?
+    read.context("the reading failed, and said why in the log: report it")?
 }
 
 fn take_over(settings: Settings, server: &Server) -> Result<()> {
@@ -132,6 +133,7 @@ mod tests {
     use std::sync::mpsc::{Sender, channel};
 
     use super::*;
+    use crate::fronts::fixture::without_threads;
 
     #[tokio::test]
     async fn files_that_are_not_read_in_time_are_given_up_and_keep_no_later_reload_waiting() {
@@ -155,5 +157,16 @@ mod tests {
         let all = readers.acquire_many(READING as u32).await.unwrap();
         drop(all);
         assert_eq!(read_in_time(PATIENCE, &readers, || Ok(9)).await.unwrap(), 9);
+    }
+
+    #[test]
+    fn a_reload_for_which_no_thread_can_be_had_ends_no_later_one() {
+        let readers = Arc::new(Semaphore::new(READING));
+        let without = without_threads();
+        let error = without.block_on(read_in_time(PATIENCE, &readers, || Ok(7))).unwrap_err();
+        let error = format!("{error:#}");
+        assert!(error.contains("no more threads") && error.contains("signal again"), "{error}");
+        assert_eq!(readers.available_permits(), READING);
+        drop(without);
     }
 }

@@ -12,8 +12,8 @@ pub(crate) fn runtime(threads: usize) -> Result<Runtime> {
     builder.thread_name("xuid-io").enable_all().build().context("failed to start the runtime")
 }
 
-/// Runs `work` on a runtime of its own, to its end and no longer. A runtime that is dropped waits for a name that is being
-/// looked up, which may take minutes; this one leaves it behind.
+/// Runs `work` on a runtime of its own, to its end and no longer. A runtime that is dropped waits for what blocks beside the
+/// work; this one leaves it behind.
 pub(crate) fn run<T>(work: impl Future<Output = T>) -> Result<T> {
     let runtime = runtime(1)?;
     let outcome = runtime.block_on(work);

@@ -12,7 +12,6 @@
 //!   the registry answers, it has the window back.
 
 use std::fmt;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -20,13 +19,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Semaphore, oneshot};
-use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tracing::{info, warn};
 use xuid_engine::Engine;
 use xuid_engine::stats::Stats;
 
 use crate::net::runtime::runtime;
+use crate::state::beside::beside;
 use crate::state::server::Server;
 use crate::text::logs;
 
@@ -44,6 +43,9 @@ const QUESTION: Duration = Duration::from_millis(50);
 
 /// How long the engine's stop waits for that of the sequences, whose database may not answer.
 const HEAD_START: Duration = Duration::from_millis(200);
+
+/// What a thread of the stop is called.
+const STOP: &str = "xuid-stop";
 
 /// The end of [`CLOSING`], for the thread of the signals: then the serving thread stands still, too.
 const LAST_LINE: Duration = Duration::from_millis(50);
@@ -235,7 +237,7 @@ pub(crate) async fn stop(
 
 /// A stop on a thread of its own, beside the connections that it answers.
 fn stop_beside(work: impl Fn() + Clone + Send + 'static) -> oneshot::Receiver<()> {
-    beside(work.clone()).unwrap_or_else(|error| {
+    beside(STOP, work.clone()).unwrap_or_else(|error| {
         // Out of memory or threads: what is unused must not be lost for that.
         warn!(%error, "no thread for the engine's stop: connections wait for it");
         work();
@@ -243,17 +245,6 @@ fn stop_beside(work: impl Fn() + Clone + Send + 'static) -> oneshot::Receiver<()
         let _ = done.send(());
         told
     })
-}
-
-/// Begins `work` on a thread of its own, and tells when it is done.
-fn beside(work: impl FnOnce() + Send + 'static) -> io::Result<oneshot::Receiver<()>> {
-    let (done, told) = oneshot::channel();
-    std::thread::Builder::new().name("xuid-stop".to_owned()).spawn(move || {
-        work();
-        // The receiver waits for it; it is gone only if everything ends at once, or the time is over.
-        let _ = done.send(());
-    })?;
-    Ok(told)
 }
 
 async fn is_done(told: oneshot::Receiver<()>, by: Instant) -> Result<bool> {
@@ -267,7 +258,7 @@ async fn is_done(told: oneshot::Receiver<()>, by: Instant) -> Result<bool> {
 async fn held(engine: &Engine) -> Option<u64> {
     let engine = engine.clone();
     // It takes locks that may never be given back.
-    let asked = spawn_blocking(move || engine.stats().held.total());
+    let asked = beside(STOP, move || engine.stats().held.total()).ok()?;
     timeout(QUESTION, asked).await.ok()?.ok()
 }
 
@@ -299,12 +290,12 @@ mod tests {
     async fn a_stop_that_hangs_is_given_up_in_time_and_one_that_ends_is_not() {
         let soon = || Instant::now() + Duration::from_millis(50);
         let (never, hangs) = mpsc::channel::<()>();
-        let stopping = beside(move || _ = hangs.recv()).unwrap();
+        let stopping = beside(STOP, move || _ = hangs.recv()).unwrap();
         assert!(!is_done(stopping, soon()).await.unwrap(), "it hangs");
         drop(never);
         let late = Instant::now() + Duration::from_secs(20);
-        assert!(is_done(beside(|| ()).unwrap(), late).await.unwrap());
-        let failed = is_done(beside(|| panic!("it fails")).unwrap(), late).await;
+        assert!(is_done(beside(STOP, || ()).unwrap(), late).await.unwrap());
+        let failed = is_done(beside(STOP, || panic!("it fails")).unwrap(), late).await;
         assert!(failed.is_err(), "a stop that failed is no clean one");
     }
 

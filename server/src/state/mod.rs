@@ -1,7 +1,8 @@
-//! What a server knows of itself: its engine, its traffic, its figures.
+//! What a server knows of itself: its engine, its traffic, its figures. And threads for what blocks.
 
 pub(crate) mod access;
 pub(crate) mod address_limits;
+pub(crate) mod beside;
 pub(crate) mod cursors;
 pub(crate) mod id_limit;
 pub(crate) mod latency;

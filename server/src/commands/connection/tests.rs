@@ -1,9 +1,10 @@
-//! Replies of servers that do not keep to the protocol.
+//! Replies of servers that do not keep to the protocol, and names of servers.
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use xuid_protocol::{Header, HelloReply, Op, Refusal, reply_error, reply_hello};
 
 use super::*;
+use crate::fronts::fixture::without_threads;
 use crate::net::runtime::runtime;
 
 /// Asks a server that names `max_count` in HELLO for 5 ids, to which it answers `frame`. Returns them, and the memory
@@ -113,4 +114,37 @@ fn the_time_to_come_back_is_said_once() {
         let error = asked(10, frame).0.unwrap_err().to_string();
         assert_eq!(error.matches("try again in 940ms").count(), 1, "{error}");
     }
+}
+
+#[tokio::test]
+async fn an_address_that_is_silent_leaves_time_for_the_next_one() {
+    let listen = |backlog| {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        socket.listen(backlog).unwrap()
+    };
+    let (full, open) = (listen(0), listen(16));
+    let silent = full.local_addr().unwrap();
+    // What fills its backlog; the next one is not answered.
+    let mut filling: Vec<_> = (0..4).map(|_| Box::pin(TcpStream::connect(silent))).collect();
+    for one in &mut filling {
+        let _ = timeout(Duration::from_millis(20), one).await;
+    }
+    let begun = Instant::now();
+    let addresses = [silent, open.local_addr().unwrap()];
+    let found = connect(&addresses, begun + Duration::from_secs(2)).await.unwrap();
+    assert_eq!(found.peer_addr().unwrap(), addresses[1]);
+    assert!(begun.elapsed() >= Duration::from_millis(900), "the first address was silent");
+    let none = connect(&addresses[..1], Instant::now() + Duration::from_millis(50)).await;
+    assert_eq!(none.unwrap_err().kind(), io::ErrorKind::TimedOut);
+}
+
+#[test]
+fn a_name_that_no_thread_can_look_up_is_an_error_that_says_so() {
+    let without = without_threads();
+    let error = without.block_on(Connection::connect("localhost:1", None)).unwrap_err();
+    let error = format!("{error:#}");
+    assert!(error.contains("localhost:1") && error.contains("no more threads"), "{error}");
+    let error = without.block_on(Connection::connect("127.0.0.1:1", None)).unwrap_err();
+    assert!(!format!("{error:#}").contains("threads"), "an address is not looked up: {error:#}");
 }

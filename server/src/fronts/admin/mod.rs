@@ -22,7 +22,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
-use tokio::task::{AbortHandle, spawn_blocking, yield_now};
+use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::rustls::ServerConfig;
 use xuid_engine::Order;
@@ -32,6 +32,7 @@ use crate::config::is_exposed;
 use crate::fronts::farewell::farewell;
 use crate::fronts::handshake::{self, NoTls};
 use crate::state::access::REJECTION_PAUSE;
+use crate::state::beside::beside;
 use crate::state::metrics::Page;
 use crate::state::server::Server;
 use crate::state::traffic::FrontName;
@@ -86,16 +87,16 @@ impl AdminState {
     ) -> Result<T, (StatusCode, String)> {
         let Self { server, page, asking, .. } = self.clone();
         let answer = async {
-            // The permit goes with the question: one that is not answered keeps it.
-            let permit = asking.acquire_owned().await.ok()?;
-            let asked = spawn_blocking(move || {
+            // The permit goes with the question: one that is not answered keeps it. The semaphore is never closed.
+            let permit = asking.acquire_owned().await;
+            let asked = beside("xuid-page", move || {
                 let _permit = permit;
                 question(&server, &page)
             });
-            asked.await.ok()
+            asked.map_err(|error| error.to_string())?.await.map_err(|_| NO_ANSWER.to_owned())
         };
-        let answer = timeout(PATIENCE, answer).await.ok().flatten();
-        answer.ok_or_else(|| (StatusCode::SERVICE_UNAVAILABLE, format!("{NO_ANSWER}\n")))
+        let answer = timeout(PATIENCE, answer).await.unwrap_or_else(|_| Err(NO_ANSWER.to_owned()));
+        answer.map_err(|why| (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")))
     }
 }
 
@@ -347,6 +348,32 @@ mod tests {
     use super::*;
 
     const PAGE: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+
+    #[test]
+    fn pages_that_no_thread_could_be_had_for_are_answered_and_keep_no_later_one_waiting() {
+        use tokio::runtime::Builder;
+
+        use crate::config::Tokens;
+        use crate::fronts::fixture::{Home, without_threads};
+
+        let home = Home::new(Tokens::default());
+        let server = Arc::clone(&home.server);
+        let page = Arc::new(Page::new(Arc::clone(&server)));
+        let state = AdminState { server, page, asking: Arc::new(Semaphore::new(ASKING)), is_exposed: false };
+        let without = without_threads();
+        for _ in 0..ASKING {
+            let state = state.clone();
+            let asked =
+                without.block_on(async { tokio::spawn(async move { state.ask(|_, _| ()).await }).await });
+            let asked = asked.expect("its connection ends without an answer");
+            let (status, why) = asked.unwrap_err();
+            assert!(status == StatusCode::SERVICE_UNAVAILABLE && why.contains("no more threads"), "{why}");
+        }
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let asked = runtime.block_on(state.ask(|_, _| ()));
+        assert!(asked.is_ok(), "{asked:?}, and so is every page from then on");
+        drop(without);
+    }
 
     /// A server of one page.
     async fn serving(limits: Limits) -> (SocketAddr, JoinHandle<()>) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use tokio::sync::Semaphore;
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::task::JoinSet;
 use xuid_engine::Id;
 use xuid_protocol::{
     Decoded, EARLY_PINGS, Hello, HelloReply, Limits, Op, PREFACE, Refusal, Request, Status, reply_decode,
@@ -13,6 +13,7 @@ use xuid_protocol::{
 
 use crate::fronts::refusals::{SOON, TOO_MANY_CONNECTIONS, unauthenticated};
 use crate::state::access::Admitted;
+use crate::state::beside::{NoThread, beside};
 use crate::state::metrics;
 use crate::state::server::{Server, VERSION};
 
@@ -80,8 +81,7 @@ pub(super) async fn provenance(server: Arc<Server>, own: Arc<Semaphore>, id: u64
     let _own = own.acquire().await;
     let turns = Arc::clone(&server.origins_turn);
     let judged = in_turn(turns, move || server.provenance(Id::from_raw(id).unwrap_or_default()));
-    let found = judged.await.flatten();
-    found.map(|found| found.to_string()).ok_or_else(failed)
+    judged.await?.map(|found| found.to_string()).ok_or_else(failed)
 }
 
 /// The figures. All names are asked for them, so they are made beside the connections of this thread, in the same turns as
@@ -90,29 +90,36 @@ pub(super) async fn stats(server: Arc<Server>, own: Arc<Semaphore>) -> Result<St
     // Neither is ever closed.
     let _own = own.acquire().await;
     let turns = Arc::clone(&server.stats_turn);
-    let made = in_turn(turns, move || Value::Object(metrics::as_json(&server)).to_string());
-    made.await.ok_or_else(failed)
+    in_turn(turns, move || Value::Object(metrics::as_json(&server)).to_string()).await
 }
 
 /// Does work that blocks in its turn, in a task of its own: a connection whose client reads nothing looks at nothing that it
-/// waits for, and would have the turn for as long. Who is gone stands in no line. `None` if the work panics.
+/// waits for, and would have the turn for as long. Who is gone stands in no line. An error if the work panics, or has no
+/// thread.
 async fn in_turn<T: Send + 'static>(
     turns: Arc<Semaphore>,
     work: impl FnOnce() -> T + Send + 'static,
-) -> Option<T> {
+) -> Result<T, Refusal> {
     let mut task = JoinSet::new();
     task.spawn(async move {
         // It is never closed.
         let turn = turns.acquire_owned().await;
-        let done = spawn_blocking(move || {
+        let done = beside("xuid-question", move || {
             // Held to the end of it, which comes even if its asker has left: one that asks and leaves again and again must not
             // have many of them at work.
             let _turn = turn;
             work()
         });
-        done.await.ok()
+        done.map_err(|error| no_thread(&error))?.await.map_err(|_| failed())
     });
-    task.join_next().await?.ok().flatten()
+    let done = task.join_next().await.and_then(Result::ok);
+    done.unwrap_or_else(|| Err(failed()))
+}
+
+/// The next request may have one.
+#[cold]
+fn no_thread(error: &NoThread) -> Refusal {
+    Refusal::new(Status::OVERLOADED, error.to_string()).retry_after(SOON)
 }
 
 fn failed() -> Refusal {

@@ -69,8 +69,8 @@ pub(crate) struct Session {
     origins_turn: Option<Arc<Semaphore>>,
     /// The same for what is asked of the store of sequences.
     questions_turn: Option<Arc<Semaphore>>,
-    /// The same of looks for the name that was meant.
-    similar_turn: Option<Arc<Semaphore>>,
+    /// The same of looks for a name that numbers were asked of: they do not wait for a list of all names.
+    look_ups_turn: Option<Arc<Semaphore>>,
     /// Held by those sequences of this connection that are being made.
     creations_turn: Option<Arc<Semaphore>>,
     /// As `origins_turn`, for the server's figures.
@@ -88,7 +88,7 @@ impl Session {
             waiting: FuturesUnordered::new(),
             origins_turn: None,
             questions_turn: None,
-            similar_turn: None,
+            look_ups_turn: None,
             creations_turn: None,
             stats_turn: None,
         }

@@ -196,9 +196,10 @@ impl Session {
         // It brings no numbers, whatever the answer is.
         self.client.names.was_unknown();
         let (all, name) = (sequences.all.clone(), name.clone());
-        self.ask_in_turn(op, request_id, async move {
+        let answer = in_turn(&mut self.look_ups_turn, async move {
             Err(all.info(&name).await.map_or_else(|error| of_control(&error), |_| refusal))
         });
+        self.wait_for(op, request_id, answer);
         Ok(())
     }
 
@@ -256,8 +257,7 @@ impl Session {
         came: Option<Instant>,
     ) -> bool {
         let Some(similar) = self.client.look_for_similar(name) else { return false };
-        // In a turn of its own: a call for numbers does not wait for a list of all names.
-        let json: Pin<Box<Json>> = Box::pin(in_turn(&mut self.similar_turn, similar.map(Err)));
+        let json: Pin<Box<Json>> = Box::pin(in_turn(&mut self.look_ups_turn, similar.map(Err)));
         self.waiting.push(Waiting::json(shape, charged, json, came));
         true
     }

@@ -3,9 +3,13 @@
 use std::pin::pin;
 
 use rustix::net::sockopt::{set_socket_linger, set_socket_send_buffer_size};
-use tokio::io::AsyncReadExt;
+use rustix::net::{Shutdown, shutdown};
+use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::ClientConfig;
+use tokio_rustls::rustls::pki_types::ServerName;
 use xuid_protocol::{
     Bulk, Hello, Order, PREFACE, SequenceName, request_array, request_hello, request_seq_info,
 };
@@ -34,31 +38,98 @@ async fn connected() -> (TcpStream, TcpStream, Arc<Newcomer>) {
     (client, stream, Newcomers::new(16).welcome(peer.ip()))
 }
 
+/// Sends a request, within TLS where something is trusted, and sends no more. What keeps the connection comes back.
+async fn ask(client: TcpStream, trusted: Option<&Arc<ClientConfig>>, request: &[u8]) -> Box<dyn AsyncWrite> {
+    let socket = rustix::io::dup(&client).unwrap();
+    let mut client: Box<dyn AsyncWrite + Unpin> = match trusted {
+        None => Box::new(client),
+        Some(trusted) => {
+            let name = ServerName::try_from("127.0.0.1").unwrap();
+            Box::new(TlsConnector::from(Arc::clone(trusted)).connect(name, client).await.unwrap())
+        }
+    };
+    client.write_all(request).await.unwrap();
+    client.flush().await.unwrap();
+    shutdown(&socket, Shutdown::Write).unwrap();
+    client
+}
+
 #[test]
 fn a_client_that_has_reset_its_connection_is_not_waited_for_and_one_that_only_sends_no_more_is() {
-    let (home, asked, may) = Home::with_watched_store();
-    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-    let http = b"GET /v1/sequences/orders HTTP/1.1\r\nHost: x\r\n\r\n";
-    let requests = [
-        (Front::Xuid, questions(&home.server)),
-        (Front::Resp, b"KEYS *\r\n".to_vec()),
-        (Front::Http, http.to_vec()),
-    ];
-    for (front, request) in requests {
+    for is_tls in [false, true] {
+        let (home, asked, may) = Home::with_watched_store();
+        let (home, trusted) = if is_tls {
+            let (home, trusted) = home.within_tls();
+            (home, Some(trusted))
+        } else {
+            (home, None)
+        };
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let http = b"GET /v1/sequences/orders HTTP/1.1\r\nHost: x\r\n\r\n";
+        let requests = [
+            (Front::Xuid, questions(&home.server)),
+            (Front::Resp, b"KEYS *\r\n".to_vec()),
+            (Front::Http, http.to_vec()),
+        ];
+        for (front, request) in requests {
+            runtime.block_on(async {
+                let (client, stream, newcomer) = connected().await;
+                let socket = rustix::io::dup(&client).unwrap();
+                let mut served = pin!(serve(stream, front, Arc::clone(&home.server), newcomer));
+                let client = tokio::select! {
+                    client = ask(client, trusted.as_ref(), &request) => client,
+                    () = served.as_mut() => panic!("{front:?}, TLS {is_tls}: it is closed"),
+                };
+                while asked.lock().unwrap().is_empty() {
+                    let turn = timeout(Duration::from_millis(1), served.as_mut()).await;
+                    assert!(turn.is_err(), "{front:?}, TLS {is_tls}");
+                }
+                assert!(timeout(2 * FAILURE_LOOK, served.as_mut()).await.is_err(), "{front:?}, TLS {is_tls}");
+                set_socket_linger(&socket, Some(Duration::ZERO)).unwrap();
+                drop((client, socket));
+                assert!(timeout(PATIENCE, served).await.is_ok(), "{front:?}, TLS {is_tls}");
+                may.send(()).unwrap();
+                asked.lock().unwrap().clear();
+            });
+        }
+    }
+}
+
+/// What ends the connection of a stranger who never ends the handshake.
+#[derive(Debug, Clone, Copy)]
+enum Ends {
+    Deadline,
+    Newcomer,
+    Stop,
+}
+
+#[test]
+fn a_handshake_that_never_ends_is_given_up() {
+    for ends in [Ends::Deadline, Ends::Newcomer, Ends::Stop] {
+        // Its clock leaps to the next timer when nothing else is to be done.
+        let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        let (home, _) = Home::new(Tokens::default()).within_tls();
         runtime.block_on(async {
-            let (mut client, stream, newcomer) = connected().await;
-            client.write_all(&request).await.unwrap();
-            client.shutdown().await.unwrap();
-            let mut served = pin!(serve(stream, front, Arc::clone(&home.server), newcomer));
-            while asked.lock().unwrap().is_empty() {
-                assert!(timeout(Duration::from_millis(1), served.as_mut()).await.is_err(), "{front:?}");
-            }
-            assert!(timeout(2 * FAILURE_LOOK, served.as_mut()).await.is_err(), "{front:?}");
-            set_socket_linger(&client, Some(Duration::ZERO)).unwrap();
-            drop(client);
-            assert!(timeout(PATIENCE, served).await.is_ok(), "{front:?}");
-            may.send(()).unwrap();
-            asked.lock().unwrap().clear();
+            let (client, stream, _) = connected().await;
+            let mut newcomers = Newcomers::new(16);
+            let newcomer = newcomers.welcome(client.local_addr().unwrap().ip());
+            // The head of a record that does not come.
+            client.try_write(&[0x16, 3, 1, 1, 0]).unwrap();
+            let mut served = pin!(serve(stream, Front::Xuid, Arc::clone(&home.server), newcomer));
+            let before = GREETING_DEADLINE.saturating_sub(Duration::from_secs(1));
+            assert!(timeout(before, served.as_mut()).await.is_err(), "{ends:?}");
+            let soon = match ends {
+                Ends::Deadline => Duration::from_secs(2),
+                Ends::Newcomer => {
+                    assert!(newcomers.make_room());
+                    Duration::from_millis(1)
+                }
+                Ends::Stop => {
+                    home.server.begin_draining();
+                    2 * GO_AWAY_GRACE
+                }
+            };
+            assert!(timeout(soon, served).await.is_ok(), "{ends:?}");
         });
     }
 }
@@ -133,4 +204,19 @@ fn what_lies_behind_a_long_first_reply_is_answered_at_once() {
             assert!(replies.len() > 2 * STRANGER_HIGH, "{front:?}: {} bytes", replies.len());
         });
     }
+}
+
+#[test]
+fn a_stranger_that_has_begun_a_command_has_no_more_than_its_time_to_greet_when_the_server_goes() {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (_client, mut stream, newcomer) = connected().await;
+        let (reader, writer) = stream.split();
+        let session = resp::Session::new(Home::shared(), None);
+        let now = Instant::now();
+        let opened = now.checked_sub(GREETING_DEADLINE).unwrap();
+        let mut connection = Connection::new(reader, writer, session, newcomer, (opened, GREETING_DEADLINE));
+        (connection.sent_away, connection.begun) = (Some(opened), Some(now));
+        assert!(connection.time_is_over(), "its deadline is over, and would ring at once again and again");
+    });
 }

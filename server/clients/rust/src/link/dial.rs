@@ -3,16 +3,18 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 use xuid_protocol::{
     BadReply, ClusterId, HEADER_LEN, PREFACE, ParsedReply, Reply, VERSION, parse_reply, request_hello,
 };
 
 use crate::error::{Breach, ClientError};
+use crate::link::look_up::look_up;
 use crate::link::stream::Stream;
 use crate::options::Options;
 use crate::served::Served;
@@ -44,7 +46,8 @@ pub(crate) async fn dial(server: &Arc<str>, options: &Options) -> Result<Greeted
         |source: io::Error| ClientError::Unreachable { server: Arc::clone(server), source: Arc::new(source) };
     let end = Instant::now() + options.connect_timeout.min(LONGEST);
     let greeted = async {
-        let addresses: Vec<_> = lookup_host(&**server).await.map_err(unreachable)?.collect();
+        let thread = thread::Builder::new().name("xuid-look-up".to_owned());
+        let addresses = look_up(server, thread).await.map_err(unreachable)?;
         let stream = connect(&addresses, end).await.map_err(unreachable)?;
         // Without it a small request waits for the acknowledgement of the one before, 40 ms and more.
         stream.set_nodelay(true).map_err(unreachable)?;

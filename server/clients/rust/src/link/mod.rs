@@ -11,6 +11,7 @@
 
 pub(crate) mod answer;
 pub(crate) mod dial;
+mod look_up;
 mod pending;
 mod stream;
 

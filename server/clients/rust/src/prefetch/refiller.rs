@@ -1,6 +1,11 @@
 //! The task that keeps the pool filled.
 
+use std::future::poll_fn;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::task::{JoinError, JoinSet};
@@ -95,21 +100,16 @@ impl Refiller {
                 (self.client.clone(), self.failures, self.state.options.max_age);
             self.refills.spawn(async move {
                 // What takes longer than an id may be old is of no use.
-                let outcome = client.ahead(count as u32, WAIT, patience).await;
+                let ahead = unless_it_panics(pin!(client.ahead(count as u32, WAIT, patience))).await;
+                let outcome = ahead.unwrap_or_else(|| Err(panicked(&client)));
                 Refill { count, failures, outcome }
             });
         }
     }
 
     fn take_in(&mut self, ended: Result<Refill, JoinError>) {
-        let Refill { count, failures, outcome } = match ended {
-            Ok(refill) => refill,
-            Err(ended) => match ended.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                // The runtime ends, and this task with it.
-                Err(_) => return,
-            },
-        };
+        // Else the runtime ends, and this task with it.
+        let Ok(Refill { count, failures, outcome }) = ended else { return };
         match outcome {
             Ok((asked, runs)) => {
                 let round_trip = Moment::now().saturating_duration_since(asked);
@@ -135,7 +135,8 @@ impl Refiller {
         if is_first {
             self.failures += 1;
             let pause = self.client.pause(&mut self.retries, &error);
-            tracing::debug!(%error, ?pause, "a refill failed");
+            // What reads the log is the application's, and may panic: the next refill comes all the same.
+            let _ = catch_unwind(AssertUnwindSafe(|| tracing::debug!(%error, ?pause, "a refill failed")));
             self.resume = later(Instant::now(), pause);
         }
         if matches!(error, ClientError::Refused { .. }) {
@@ -143,6 +144,20 @@ impl Refiller {
         }
         self.state.lock().fail(count, error, stop);
     }
+}
+
+/// What comes of a refill; `None` if it panics, as where what reads the application's log does.
+async fn unless_it_panics<T>(mut refill: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+    poll_fn(|context| {
+        let polled = catch_unwind(AssertUnwindSafe(|| refill.as_mut().poll(context)));
+        polled.map_or(Poll::Ready(None), |polled| polled.map(Some))
+    })
+    .await
+}
+
+fn panicked(client: &Client) -> ClientError {
+    let why = "the refill panicked, and said why where this process tells of panics";
+    ClientError::lost(&client.served().server, Some(io::Error::other(why)))
 }
 
 impl Drop for Refiller {

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use xuid_client::{Client, ClientError, Options, Prefetch, PrefetchOptions, Status};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+use xuid_client::{Client, ClientError, Ids, Options, Order, Prefetch, PrefetchOptions, Status};
 use xuid_protocol::Refusal;
 
 use crate::fake::{Asked, Fake, quick, soon};
@@ -179,6 +181,12 @@ async fn without_a_server_it_goes_on_with_what_it_holds_then_says_why_not_and_re
     let error = tokio::select! { () = away => unreachable!(), error = soon(call) => error };
     assert!(matches!(error, ClientError::Lost { .. }) && error.is_retryable(), "{error:?}");
     assert!(source.failure().is_some() && source.stats().failed_refills > 0);
+    assert_eq!(first_of_a_server_that_is_back(&fake, &mut ids).await, 500);
+    assert!(source.failure().is_none());
+}
+
+/// The first id that comes when the server gives those from 500 on.
+async fn first_of_a_server_that_is_back(fake: &Fake, ids: &mut Ids) -> u64 {
     let back = async {
         // Calls that were taken and not answered come first.
         loop {
@@ -198,7 +206,55 @@ async fn without_a_server_it_goes_on_with_what_it_holds_then_says_why_not_and_re
         }
     };
     let (_peer, id) = soon(async { tokio::join!(back, call) }).await;
-    assert_eq!(id, 500);
+    id
+}
+
+/// What reads an application's log, and panics where it is told of a dial or of a refill.
+struct Panics;
+
+impl Subscriber for Panics {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        ["xuid_client::fleet", "xuid_client::prefetch"].iter().any(|of| metadata.target().starts_with(of))
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        panic!("told of {:?}", event.metadata().target());
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+#[tokio::test]
+async fn a_refill_that_panics_is_one_that_failed_and_the_next_one_comes_all_the_same() {
+    let fake = Fake::start(1).await;
+    let (client, peer) = fake.pair(quick().reconnect_rounds(1)).await;
+    drop(peer);
+    until(|| !client.is_connected()).await;
+    // So long that a busy machine has two dials fail meanwhile.
+    let source = client.prefetch(patient().wait(Duration::from_secs(2)).ahead(20, 20)).unwrap();
+    let mut ids = source.ids();
+    let panics = tracing::subscriber::set_default(Panics);
+    let away = async {
+        loop {
+            fake.accept().await;
+        }
+    };
+    let error = tokio::select! { () = away => unreachable!(), next = soon(ids.next()) => next.unwrap_err() };
+    drop(panics);
+    let ClientError::Lost { source: Some(why), .. } = &error else { panic!("{error:?}") };
+    assert!(why.to_string().contains("panicked"), "{error:?}");
+    assert!(source.stats().failed_refills > 1, "{:?}", source.stats());
+    assert_eq!(first_of_a_server_that_is_back(&fake, &mut ids).await, 500);
     assert!(source.failure().is_none());
 }
 
@@ -370,4 +426,36 @@ async fn options_that_make_no_sense_are_refused() {
         let error = client.prefetch(options).unwrap_err();
         assert!(matches!(error, ClientError::Invalid { .. }), "{error:?}");
     }
+}
+
+/// As where the system has no thread left: a thread's stack would be larger than all addresses that there are.
+#[test]
+fn a_name_that_no_thread_can_look_up_fails_a_call_and_a_refill_and_ends_neither_for_good() {
+    let runtime = || {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_all();
+        builder
+    };
+    let (with, without) = (runtime().build().unwrap(), runtime().thread_stack_size(1 << 47).build().unwrap());
+    let client = with.block_on(async {
+        let fake = Fake::start(1).await;
+        let server = format!("localhost:{}", fake.addr.port());
+        let (client, peer) =
+            soon(async { tokio::join!(Client::connect(server, quick()), fake.greet()) }).await;
+        drop((peer, fake));
+        let client = client.unwrap();
+        while client.is_connected() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        client
+    });
+    let source = without.block_on(async {
+        let source = client.prefetch(PrefetchOptions::new().wait(Duration::from_secs(1))).unwrap();
+        let error = soon(source.ids().next()).await.unwrap_err();
+        assert!(!matches!(error, ClientError::Closed), "nobody closed it: {error}");
+        source
+    });
+    let call = without.block_on(async { tokio::spawn(async move { client.next(Order::Any).await }).await });
+    assert!(matches!(call, Ok(Err(ClientError::Unreachable { .. }))), "{call:?}");
+    drop(source);
 }

@@ -1,11 +1,7 @@
 //! Of the questions of one connection one is asked at a time, so that a thousand of them hold up nobody else's. Figures, too,
 //! are made one at a time.
 
-use std::sync::mpsc;
-
 use tokio::runtime::Builder;
-use tokio::sync::oneshot;
-use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use xuid_protocol::{
     SeqBulk, SeqList, SequenceName as Name, request_seq_alter, request_seq_array, request_seq_info,
@@ -13,6 +9,8 @@ use xuid_protocol::{
 };
 
 use super::*;
+use crate::fronts::fixture::without_threads;
+use crate::state::beside::ASKED_FOR;
 
 fn name(text: &str) -> Name<'_> {
     Name::new(text.as_bytes()).unwrap()
@@ -90,6 +88,44 @@ fn a_connection_that_asks_the_store_a_lot_holds_up_no_other_ones_question() {
 }
 
 #[test]
+fn a_count_out_of_range_does_not_wait_for_the_lists_of_its_connection() {
+    let (home, asked, may) = Home::with_watched_store();
+    let mut talk = Talk::greeted(Arc::clone(&home.server));
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        talk.send(&frame(|out| {
+            (0..5).for_each(|n| LIST(out, n, &format!("list:{n}")));
+            NONE(out, 5, "none");
+        }));
+        assert!(talk.session.waited().now_or_never().is_none());
+        drop(may);
+    });
+    talk.settle();
+    let asked = std::mem::take(&mut *asked.lock().unwrap());
+    assert_eq!(asked.len(), 6, "{asked:?}");
+    assert!(asked[..2].contains(&"none".to_owned()), "{asked:?}");
+}
+
+#[test]
+fn a_look_for_the_name_that_was_meant_does_not_wait_for_the_lists_of_its_connection() {
+    let (home, asked, may) = Home::with_watched_store();
+    let mut talk = Talk::greeted(Arc::clone(&home.server));
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        talk.send(&frame(|out| NEXT(out, 9, "next")));
+        let absent = talk.session.waited().await;
+        talk.send(&frame(|out| (0..5).for_each(|n| LIST(out, n, &format!("list:{n}")))));
+        assert!(talk.session.waited().now_or_never().is_none());
+        talk.session.finish(absent, &mut talk.outbox);
+        drop(may);
+    });
+    talk.settle();
+    let asked = std::mem::take(&mut *asked.lock().unwrap());
+    assert_eq!(asked.len(), 6, "{asked:?}");
+    assert!(asked[..2].contains(&"next".to_owned()), "{asked:?}");
+}
+
+#[test]
 fn counts_out_of_range_of_names_in_vain_are_bounded_as_names_in_vain_are() {
     let home = Home::with_sequences(Tokens::default());
     let mut talk = Talk::greeted(Arc::clone(&home.server));
@@ -104,19 +140,6 @@ fn counts_out_of_range_of_names_in_vain_are_bounded_as_names_in_vain_are() {
     let others = talk.replies();
     assert_eq!(others.len() + refused.len(), 400);
     assert!(others.iter().all(|(_, said)| *said == Said::Error(Status::NO_SEQUENCE)), "{others:?}");
-}
-
-/// Waits until what was to be made aside is made, and lets nothing else be made as long as this is kept, where one thread makes
-/// all.
-async fn all_made() -> mpsc::Sender<()> {
-    let (kept, ends) = mpsc::channel();
-    let (begins, begun) = oneshot::channel();
-    spawn_blocking(move || {
-        begins.send(()).unwrap();
-        let _ = ends.recv();
-    });
-    begun.await.unwrap();
-    kept
 }
 
 #[test]
@@ -144,29 +167,48 @@ fn figures_are_made_one_at_a_time_of_a_connection_and_of_a_server() {
     let home = Home::new(Tokens::default());
     let mut talk = Talk::greeted(Arc::clone(&home.server));
     let turn = Arc::clone(&home.server.stats_turn);
-    let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(1).build().unwrap();
+    let asked_before = ASKED_FOR.get();
+    // Each is made on a thread of its own.
+    let begun = || ASKED_FOR.get() - asked_before;
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let others = Arc::clone(&turn).acquire_owned().await.unwrap();
         talk.send(&frame(|out| (0..3).for_each(|n| request_stats(out, n))));
         assert!(talk.session.waited().now_or_never().is_none());
-        let kept = all_made().await;
-        assert!(talk.session.waited().now_or_never().is_none(), "made in another connection's turn");
+        tasks_go_on().await;
+        assert_eq!(begun(), 0, "made in another connection's turn");
         // Now the server would make all three.
         turn.add_permits(2);
         drop(others);
-        tasks_go_on().await;
-        drop(kept);
-        let kept = all_made().await;
-        tasks_go_on().await;
-        let one = talk.session.waited().now_or_never().unwrap();
-        talk.session.finish(one, &mut talk.outbox);
-        assert!(talk.session.waited().now_or_never().is_none(), "two at once");
-        assert_eq!(talk.replies().len(), 1);
-        drop(kept);
-        while talk.session.in_flight() > 0 {
-            let done = talk.session.waited().await;
-            talk.session.finish(done, &mut talk.outbox);
+        for made in 1..=3 {
+            tasks_go_on().await;
+            assert_eq!(begun(), made, "two at once");
+            let one = talk.session.waited().await;
+            talk.session.finish(one, &mut talk.outbox);
+            // The next one is looked at.
+            assert!(talk.session.waited().now_or_never().is_none());
         }
-        assert_eq!(talk.replies().len(), 2);
+        assert_eq!(talk.replies().len(), 3);
     });
+}
+
+/// Threads are had again a moment later; in this runtime there is nobody who would ask for one.
+#[test]
+fn figures_that_no_thread_could_be_had_for_keep_the_turn_from_nobody() {
+    let home = Home::new(Tokens::default());
+    let [mut unlucky, mut other] = [(); 2].map(|()| Talk::greeted(Arc::clone(&home.server)));
+    let without = without_threads();
+    without.block_on(async {
+        unlucky.send(&frame(|out| request_stats(out, 1)));
+        let done = timeout(PATIENCE, unlucky.session.waited()).await.unwrap();
+        unlucky.session.finish(done, &mut unlucky.outbox);
+    });
+    assert_eq!(unlucky.replies(), [(1, Said::Error(Status::OVERLOADED))]);
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        other.send(&frame(|out| request_stats(out, 2)));
+        let done = timeout(PATIENCE, other.session.waited()).await;
+        assert!(done.is_ok(), "the turn is kept for good");
+    });
+    drop(without);
 }
