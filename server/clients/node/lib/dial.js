@@ -1,5 +1,6 @@
 // From an address to a connection that said HELLO and was answered.
 
+import dns from 'node:dns';
 import net from 'node:net';
 import tls from 'node:tls';
 import { Buffer } from 'node:buffer';
@@ -123,8 +124,35 @@ export function dial(server, options, signal) {
   });
 }
 
+/**
+ * Names that are being looked up, and who wants to know. The system does it in its own time, by one of two threads that the
+ * whole program has for that, and cannot be interrupted: each name takes one at most, however often it is dialed.
+ */
+const lookups = new Map();
+
+function lookUp(host, options, callback) {
+  const key = JSON.stringify([host, options]);
+  const waiting = lookups.get(key);
+  if (waiting !== undefined) {
+    waiting.push(callback);
+    return;
+  }
+  const callbacks = [callback];
+  lookups.set(key, callbacks);
+  try {
+    dns.lookup(host, options, (...outcome) => {
+      lookups.delete(key);
+      for (const each of callbacks) each(...outcome);
+    });
+  } catch (error) {
+    // It was not begun, as where it is not permitted.
+    lookups.delete(key);
+    throw error;
+  }
+}
+
 function open({ host, port }, options) {
-  const address = { host, port };
+  const address = { host, port, lookup: lookUp };
   if (options.tls === undefined) return net.connect(address);
   // No server name for an address: TLS has none, and the certificate is compared with the address then.
   const named = net.isIP(host) === 0 ? { servername: host } : {};

@@ -23,6 +23,9 @@ const LAST_LOOK_MS = 1_000;
 /** How long a link may live after GOAWAY, besides the timeout of its calls: the longest wait of a request, and some. */
 const LEAVING_MAX_MS = WAIT_CAP_MS + 5_000;
 
+/** The longest that a timer of Node can wait: beyond that it does not wait at all. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
 const PROBE = Object.freeze({ op: Op.PING, bytes: Buffer.alloc(0) });
 
 export class Link {
@@ -121,7 +124,8 @@ export class Link {
     // Those in line look for another link now.
     for (const call of this.#line) settle(call, call.resolve, undefined);
     this.#line.clear();
-    this.#leaving = setTimeout(() => this.end(this.#lost()), LEAVING_MAX_MS + this.#timeoutMs);
+    const longestMs = Math.min(LEAVING_MAX_MS + this.#timeoutMs, LONGEST_TIMER_MS);
+    this.#leaving = setTimeout(() => this.end(this.#lost()), longestMs);
     this.#leaving.unref();
     this.#endIfLeft();
   }

@@ -2,10 +2,11 @@
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
+import dns from 'node:dns';
 import net from 'node:net';
 import { test } from 'node:test';
 
-import { ClosedError, TimeoutError } from 'xuid-client';
+import { ClosedError, TimeoutError, UnreachableError, connect } from 'xuid-client';
 import { Op } from '../lib/wire.js';
 import { Fake, pair, serveIds, soon, standStill } from './support/fake.js';
 
@@ -101,6 +102,34 @@ test('a connection that was sent away ends in any case', async (t) => {
   const second = await fake.greet();
   second.answer(await second.ask(), { ids: [1, 2] });
   assert.deepEqual(await soon(call), [1n, 2n]);
+});
+
+test('what is in flight is answered behind GOAWAY, however long a call may take', async (t) => {
+  // The most that is allowed.
+  const { client, peer } = await pair(t, { timeoutMs: 2 ** 31 - 1 - 60_000 });
+  t.after(() => client.close());
+  const call = client.next();
+  const asked = await peer.ask();
+  peer.goaway();
+  await new Promise((resolve) => {
+    setTimeout(resolve, 100);
+  });
+  peer.answer(asked, { id: 7 });
+  assert.equal(await soon(call), 7n);
+});
+
+test('a name that is looked up for long is looked up once', async (t) => {
+  const { lookup } = dns;
+  const asked = [];
+  t.after(() => {
+    dns.lookup = lookup;
+    for (const answer of asked) answer(new Error('of a test'));
+  });
+  dns.lookup = (host, options, callback) => asked.push(callback);
+  for (let dialed = 0; dialed < 3; dialed += 1) {
+    await assert.rejects(soon(connect('ids.test:1', { connectTimeoutMs: 50 })), UnreachableError);
+  }
+  assert.equal(asked.length, 1);
 });
 
 test('a call that gives up in line is not sent', async (t) => {

@@ -336,6 +336,25 @@ class Retrying:
             refill.join(PATIENCE / 4)
             self.assertFalse(refill.is_alive())
 
+    def test_a_close_ends_a_pause_and_what_is_held_at_once_though_its_bye_is_answered_late(self):
+        client, peer = self.pair(self.fake(), retry_for=120.0)
+        ids = client.prefetch()
+        calling = self.begin(client.next)
+        asked = peer.asks(wire.NEXT)
+        peer.send(frames.error(wire.NEXT, asked.request_id, 0x8011, 60_000))
+        # So that it has begun to pause.
+        time.sleep(0.1)
+        closing = self.begin(client.close)
+        bye = peer.asks(wire.BYE)
+        with self.assertRaises(Closed):
+            calling.result(PATIENCE / 4)
+        with self.assertRaises(Closed):
+            self.begin(client.next).result(PATIENCE / 4)
+        self.assertTrue(ids._source._pool.closed)
+        self.assertFalse(closing.done())
+        peer.send(frames.reply(wire.BYE, bye.request_id, b""))
+        closing.result(PATIENCE)
+
     def test_a_close_ends_the_search_for_a_server_with_the_try_of_now(self):
         fake = self.fake()
         client, peer = self.pair(fake, connect_timeout=0.5, timeout=PATIENCE)

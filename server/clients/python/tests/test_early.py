@@ -7,6 +7,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -50,6 +51,24 @@ if not os.fork():
     os._exit(0)
 os.close(write)
 print(os.fdopen(read).read(), client.next())
+"""
+
+GOES_ON = HOOK + """
+import time
+ids = client.prefetch(least=1_000)
+next(ids)
+links = []
+hooks.append(lambda: (next(ids), links.append(client._fleet._link)))
+if not os.fork():
+    # So that the refill has nothing to do.
+    time.sleep(0.2)
+    before = time.process_time()
+    time.sleep(0.5)
+    is_same = links[0] is not None and client._fleet._link is links[0] and links[0].is_serving
+    os.write(write, b"%d %f" % (is_same, time.process_time() - before))
+    os._exit(0)
+os.close(write)
+print(os.fdopen(read).read())
 """
 
 PARENTS = """
@@ -102,31 +121,81 @@ async def main():
 asyncio.run(main())
 """
 
-WORKER = """
-import os, sys, types
+# As uWSGI forks: what is registered hears nothing of it. And as its module of decorators, which wants a master, keeps hooks.
+EMBEDDED = """
+import os, sys, time, types
 called = []
-uwsgi = sys.modules["uwsgi"] = types.SimpleNamespace(post_fork_hook=lambda: called.append(1))
-if sys.argv[2:] == ["decorators"]:
-    postfork = lambda hook: setattr(uwsgi, "post_fork_hook", lambda: (hook(), called.append(1)))
-    sys.modules["uwsgidecorators"] = types.SimpleNamespace(postfork=postfork)
-else:
+kind = sys.argv[2]
+uwsgi = sys.modules["uwsgi"] = types.SimpleNamespace(
+    masterpid=lambda: int(kind != "none"), post_fork_hook=lambda: called.append(1), spooler="a stranger's"
+)
+if kind == "none":
     sys.modules["uwsgidecorators"] = None
-# As uWSGI forks: what is registered hears nothing of it.
+else:
+    open(os.path.join(sys.argv[3], "uwsgidecorators.py"), "w").write('''
+import uwsgi
+postfork_chain = []
+def postfork_chain_hook():
+    for f in postfork_chain:
+        f()
+def postfork(f):
+    postfork_chain.append(f)
+uwsgi.spooler = "the module's"
+uwsgi.post_fork_hook = postfork_chain_hook
+''')
+    sys.path.insert(0, sys.argv[3])
+found = []
+def early():
+    # Of a module that was imported before the client: it draws, and fails.
+    found.extend(ids.take(20))
+    raise RuntimeError
+if kind == "early":
+    import uwsgidecorators
+    uwsgidecorators.postfork(early)
 register, os.register_at_fork = os.register_at_fork, lambda **_: None
 from xuid_client import Client
 os.register_at_fork = register
 client = Client(sys.argv[1], token="")
 ids = client.prefetch(least=1_000)
 next(ids)
+"""
+
+WORKER = EMBEDDED + """
 read, write = os.pipe()
+if kind == "namespace":
+    # Its first process has the number that the one outside may have.
+    parent = os.getpid()
+    os.getpid = lambda: parent
 if not os.fork():
-    uwsgi.post_fork_hook()
-    assert called == [1]
-    os.write(write, b" ".join(b"%d" % number for number in [*ids.take(20), client.next()]))
+    try:
+        uwsgi.post_fork_hook()
+    except RuntimeError:
+        pass
+    if kind == "early":
+        assert found
+    else:
+        assert called == [1] and uwsgi.spooler == "a stranger's"
+    os.write(write, b" ".join(b"%d" % number for number in [*found, *ids.take(20), client.next()]))
     os._exit(0)
 os.close(write)
 print(*ids.take(100))
 print(os.fdopen(read).read())
+"""
+
+ALONE = EMBEDDED + """
+# Without a master process the first worker is the process that loaded the program.
+uwsgi.post_fork_hook()
+assert called == [1]
+print(next(ids))
+before = time.process_time()
+time.sleep(0.5)
+print(time.process_time() - before)
+"""
+
+STRANGER = """
+import xuid_client
+client = xuid_client.Client("127.0.0.1:1", token="")
+print("once")
 """
 
 GENERATOR = """
@@ -174,6 +243,11 @@ class Untold(Stories):
         parents, childs = (line.split() for line in ran(DRAWS, self.mill().address).splitlines())
         self.assertEqual((len(parents), len(childs)), (100, 21))
         self.assertEqual(set(parents) & set(childs), set())
+
+    def test_what_a_hook_has_begun_before_a_child_is_told_goes_on_there_in_peace(self):
+        is_same, busy = ran(GOES_ON, self.mill().address).split()
+        self.assertEqual(is_same, "1", "the child's own connection was closed")
+        self.assertLess(float(busy), 0.25)
 
     def test_a_hook_that_comes_before_a_child_is_told_calls_on_no_connection_of_its_parent(self):
         fake = self.fake()
@@ -251,11 +325,31 @@ class Untold(Stories):
 class Workers(Stories):
     kind = Client
 
+    def worker(self, program, kind):
+        with tempfile.TemporaryDirectory() as folder:
+            return ran(program, self.mill().address, kind, folder).splitlines()
+
     def test_a_worker_of_uwsgi_has_no_id_of_the_process_that_it_was_forked_from(self):
-        for kind in ("decorators", "none"):
-            parents, workers = (line.split() for line in ran(WORKER, self.mill().address, kind).splitlines())
-            self.assertEqual((len(parents), len(workers)), (100, 21), kind)
+        for kind in ("decorators", "none", "early", "namespace"):
+            parents, workers = (line.split() for line in self.worker(WORKER, kind))
+            self.assertEqual((len(parents), len(workers)), (100, 41 if kind == "early" else 21), kind)
             self.assertEqual(set(parents) & set(workers), set(), kind)
+
+    def test_the_process_that_loaded_the_program_goes_on_in_peace_as_a_worker(self):
+        drawn, busy = self.worker(ALONE, "none")
+        self.assertGreater(int(drawn), 1)
+        self.assertLess(float(busy), 0.25)
+
+    def test_a_strangers_module_of_the_name_of_uwsgis_is_not_imported(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = os.path.join(folder, "uwsgi.py")
+            pathlib.Path(program).write_text(STRANGER)
+            sources = str(pathlib.Path(process.__file__).parents[1])
+            done = subprocess.run(
+                [sys.executable, program], env={**os.environ, "PYTHONPATH": sources}, timeout=PATIENCE / 2,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True,
+            )
+        self.assertEqual((done.returncode, done.stdout.split()), (0, ["once"]), done.stderr)
 
 
 @unittest.skipUnless(hasattr(os, "fork"), "this system does not fork")

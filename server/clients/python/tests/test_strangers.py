@@ -2,6 +2,7 @@
 and handlers of signals in the middle of anything. No client may be dead, or hand out what is another one's, after one."""
 
 import asyncio
+import concurrent.futures
 import contextlib
 import functools
 import math
@@ -17,7 +18,7 @@ import time
 import unittest
 from unittest import mock
 
-from xuid_client import Client, Closed, ConnectionLost, Timeout, Unreachable, XuidError, process, wire
+from xuid_client import AsyncClient, Client, Closed, ConnectionLost, Timeout, Unreachable, XuidError, process, wire
 from xuid_client.link import thread_link, threads
 from xuid_client.link.mutex import Mutex
 from xuid_client.link.thread_link import Waiter
@@ -207,6 +208,32 @@ while mutex._acquire(False):
 
 class AddressesOfTasks(Addresses, Stories):
     kind = Blocking
+
+    def test_a_name_that_is_looked_up_for_long_takes_no_thread_of_the_programs_and_holds_up_no_end(self):
+        over, asked, inner = threading.Event(), [], socket.getaddrinfo
+        self.addCleanup(over.set)
+
+        def looks_up(host, *others, **named):
+            if host != "ids.test":
+                # Of a thread that another test left.
+                return inner(host, *others, **named)
+            asked.append(host)
+            over.wait(PATIENCE)
+            raise OSError("of a test")
+
+        async def program():
+            loop = asyncio.get_running_loop()
+            loop.set_default_executor(concurrent.futures.ThreadPoolExecutor(1))
+            client = AsyncClient("ids.test:1", token="", timeout=0.1, connect_timeout=0.1)
+            for _ in range(3):
+                with self.assertRaises(XuidError):
+                    await client.next()
+            await client.close()
+            return await asyncio.wait_for(loop.run_in_executor(None, int), PATIENCE / 4)
+
+        with mock.patch.object(socket, "getaddrinfo", looks_up):
+            self.assertEqual(self.begin(asyncio.run, program()).result(PATIENCE / 2), 0)
+        self.assertEqual(len(asked), 1)
 
     def test_a_refill_that_a_stranger_cancels_is_begun_again(self):
         client = self.client(self.mill().address)

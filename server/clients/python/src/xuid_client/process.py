@@ -20,8 +20,10 @@ import functools
 import importlib
 import os
 import signal
+import sys
 import threading
 import time
+import traceback
 import weakref
 from typing import Any, Callable
 
@@ -41,6 +43,13 @@ def tell_of_forks(holder: Any) -> None:
     _holders.add(holder)
 
 
+def _all_holders() -> list[Any]:
+    while True:
+        # Another thread may add to them meanwhile.
+        with contextlib.suppress(RuntimeError):
+            return list(_holders)
+
+
 class _Forking(threading.local):
     """Of a thread that forks."""
 
@@ -48,12 +57,17 @@ class _Forking(threading.local):
     blocked: set[Any] | None = None
     #: The process that it forks, until all are told; 0: it does not fork.
     parent = 0
+    #: All were told in this child by a look, before its turn came.
+    has_settled = False
 
 
 _forking = _Forking()
 
 #: The threads that fork.
 _forks: dict[int, bool] = {}
+
+#: The process that loaded this, and the child that all were told of last.
+_loaded, _told = os.getpid(), 0
 
 
 def is_forking() -> bool:
@@ -65,6 +79,7 @@ def settle() -> None:
     """In a child that was not told yet: tells all."""
     if _forking.parent and _forking.parent != os.getpid():
         _in_child()
+        _forking.has_settled = True
 
 
 def _hold_signals() -> None:
@@ -86,9 +101,9 @@ def _free_signals() -> None:
 def _before() -> None:
     # First: what is opened behind this sees it.
     _forks[threading.get_ident()] = True
-    _forking.parent = os.getpid()
+    _forking.parent, _forking.has_settled = os.getpid(), False
     with contextlib.ExitStack() as told:
-        for holder in list(_holders):
+        for holder in _all_holders():
             if hasattr(holder, "before_fork"):
                 told.callback(holder.before_fork)
 
@@ -97,9 +112,14 @@ def _in_parent() -> None:
     _forking.parent = 0
     _forks.pop(threading.get_ident(), None)
     with contextlib.ExitStack() as told:
-        for holder in list(_holders):
+        for holder in _all_holders():
             if hasattr(holder, "forked"):
                 told.callback(holder.forked)
+
+
+def _note_told() -> None:
+    global _told
+    _forking.parent, _told = 0, os.getpid()
 
 
 def _in_child() -> None:
@@ -109,13 +129,20 @@ def _in_child() -> None:
     # Each of them, whatever becomes of another one: a thread of the parent may have been in the middle of anything.
     with contextlib.ExitStack() as told:
         # Last: the end of an object that is collected meanwhile may draw.
-        told.callback(setattr, _forking, "parent", 0)
-        for holder in list(_holders):
+        told.callback(_note_told)
+        for holder in _all_holders():
             told.callback(holder.after_fork)
 
 
+def _in_forked() -> None:
+    """In a child of Python's own. What was begun there behind :func:`settle` is the child's, and goes on."""
+    has_settled, _forking.has_settled = _forking.has_settled, False
+    if not has_settled:
+        _in_child()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)
+    os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_forked)
     # Once more: a signal that another thread took is handled in the one that forks though it has it blocked, and may raise there.
     os.register_at_fork(after_in_parent=_in_parent)
     # Of those for before, the last one is called first.
@@ -126,30 +153,50 @@ if hasattr(os, "register_at_fork"):
 
 
 def _in_worker() -> None:
-    """In a child of an embedding that says nothing before it forks, nor in the parent."""
-    _in_child()
-    _free_signals()
+    """In a child of an embedding that says nothing before it forks, nor in the parent. It is called as well in a process
+    that was not forked: without a master process the first worker is the one that loaded the program. With one each was
+    forked, also one of the same number, as the first process of a namespace is."""
+    process = os.getpid()
+    if process == _told or (process == _loaded and not sys.modules["uwsgi"].masterpid()):
+        return
+    try:
+        _in_child()
+    except Exception:
+        # The other hooks of the chain are the program's.
+        traceback.print_exc()
+    finally:
+        _free_signals()
 
 
 def _tell_of_workers() -> None:
     """uWSGI tells Python of its forks only where it is asked to. What it calls in each worker it always calls."""
-    try:
-        # There is such a module within uWSGI alone.
-        uwsgi: Any = importlib.import_module("uwsgi")
-    except ImportError:
+    # Within uWSGI it is there from the beginning. Elsewhere that is the name of a stranger's module.
+    uwsgi: Any = sys.modules.get("uwsgi")
+    if not hasattr(uwsgi, "masterpid"):
         return
+    had = {name: getattr(uwsgi, name, None) for name in ("post_fork_hook", "spooler", "mule_msg_hook")}
+    is_new = "uwsgidecorators" not in sys.modules
+    before = had.pop("post_fork_hook")
     try:
-        importlib.import_module("uwsgidecorators").postfork(_in_worker)
+        chain = importlib.import_module("uwsgidecorators").postfork_chain
     except Exception:
         # That module wants a master process. Where it is imported later it has a list of its own, and this is lost.
-        before = getattr(uwsgi, "post_fork_hook", None)
-
         def hook() -> None:
             _in_worker()
             if before is not None:
                 before()
 
         uwsgi.post_fork_hook = hook
+        return
+    # First: what others have there may draw, may raise, and does not return in a mule.
+    chain.insert(0, _in_worker)
+    if is_new:
+        # It has put its own in their place.
+        if before is not None:
+            chain.append(before)
+        for name, value in had.items():
+            if value is not None:
+                setattr(uwsgi, name, value)
 
 
 _tell_of_workers()

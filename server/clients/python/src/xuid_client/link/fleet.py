@@ -220,33 +220,40 @@ class Fleet:
         return await port.in_turn(",".join(self.options.servers), renew, limit)
 
     async def close(self) -> None:
-        """Says BYE, waits for the answer and closes; callers that wait are told :class:`Closed`."""
+        """Ends at once what is held, what pauses and what looks for a server; then says BYE, waits for the answer, and ends the
+        rest. Callers that wait are told :class:`Closed`."""
+        self._end_all_but_links()
         link = self._link
-        # At the end of the interpreter no thread is there that could read the answer.
-        if link and link.is_serving and self.port and not sys.is_finalizing() and self.port.is_current():
-            try:
+        try:
+            # At the end of the interpreter no thread is there that could read the answer.
+            if link and link.is_serving and self.port and not sys.is_finalizing() and self.port.is_current():
                 await link.exchange(wire.bye(), time.monotonic() + self.options.timeout)
-            except (XuidError, NotSent):
-                # Closed it is in any case.
-                pass
-        self.end()
+        except (XuidError, NotSent):
+            # Closed it is in any case, also where this is cancelled.
+            pass
+        finally:
+            self.end()
 
     def end(self) -> None:
         """Closes without a word."""
+        self._end_all_but_links()
+        for link in self._mutex.under(self._take_links):
+            link.end(Closed())
+
+    def _end_all_but_links(self) -> None:
         settle()
         self.is_closed = True
-        links, sources = self._mutex.under(self._take_all)
+        sources: list[Any] = self._mutex.under(list, self.sources)
+        # Without the mutex: who holds the gate of a source may wait for it.
         for source in sources:
             source.close()
-        for link in links:
-            link.end(Closed())
         port = self.port
         if port:
             port.wake()
 
-    def _take_all(self) -> tuple[list[Link], list[Any]]:
+    def _take_links(self) -> list[Link]:
         self._link = None
-        return list(self._links), list(self.sources)
+        return list(self._links)
 
     def current_port(self) -> Port:
         """What waits for this caller. Links of an event loop that is over are left to it."""

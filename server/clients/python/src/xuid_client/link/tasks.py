@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
 import time
@@ -17,6 +18,7 @@ from ..values import Served
 from .conversation import Conversation, Greeting
 from .fleet import STRAGGLERS
 from .thread_link import share
+from .threads import start
 
 T = TypeVar("T")
 
@@ -202,6 +204,8 @@ class Tasks:
         self._turn = asyncio.Lock()
         #: The loop itself holds tasks by weak references only.
         self._tasks: set[asyncio.Task[None]] = set()
+        #: Names that are being looked up.
+        self._lookups: dict[str, asyncio.Future[Any]] = {}
         self._closing = News()
         self._is_open = self._closing.last
 
@@ -286,9 +290,42 @@ class Tasks:
             raise
         return link
 
+    async def _look_up(self, server: str) -> Any:
+        """The addresses of a name. Not by the loop's own threads: those are the program's, which waits for them at its end, and a
+        name may be looked up for long. One that is looked up already is waited for, so that no more threads stand there than
+        there are names."""
+        found = self._lookups.get(server)
+        if found is None:
+            found = self._loop.create_future()
+            # Nobody may ask it any more.
+            found.add_done_callback(lambda found: found.cancelled() or found.exception())
+            start("xuid-lookup", self._find, server, found)
+            self._lookups[server] = found
+        return await asyncio.shield(found)
+
+    def _find(self, server: str, found: asyncio.Future[Any]) -> None:
+        addresses: Any = None
+        failure: Exception | None = None
+        try:
+            addresses = socket.getaddrinfo(*split(server), type=socket.SOCK_STREAM)
+        except Exception as error:
+            failure = error
+        # The loop may be over.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._note_found, server, found, addresses, failure)
+
+    def _note_found(self, server: str, found: asyncio.Future[Any], addresses: Any, failure: Exception | None) -> None:
+        self._lookups.pop(server, None)
+        if found.done():
+            return
+        if failure:
+            found.set_exception(failure)
+        else:
+            found.set_result(addresses)
+
     async def _connect(self, server: str, deadline: float) -> socket.socket:
         """To the first address of the name that takes it, each in its share of the time (:func:`.thread_link.share`)."""
-        addresses = await self._loop.getaddrinfo(*split(server), type=socket.SOCK_STREAM)
+        addresses = await self._look_up(server)
         failure: Exception = OSError("its name has no address")
         for at, (family, kind, protocol, _, address) in enumerate(addresses):
             sock = None

@@ -476,6 +476,33 @@ class LinkTest {
         }
     }
 
+    /** Behind this one no other failure can be made. */
+    static final class NoMemory extends OutOfMemoryError {
+        private static final long serialVersionUID = 1;
+
+        @Override
+        public String getMessage() {
+            throw this;
+        }
+    }
+
+    @Test
+    void a_second_error_while_a_reply_is_handed_out_keeps_no_caller_waiting() throws Exception {
+        Duration patience = Duration.ofMinutes(5);
+        try (FakeServer server = new FakeServer();
+                XuidClient client = server.connect(server.options().timeout(patience))) {
+            Call<Long> call = new Call<>(Request.next(0), patience.toNanos(), 0) {
+                @Override
+                public void answer(Reply reply) {
+                    throw new NoMemory();
+                }
+            };
+            ((Fleet) inner(client, "fleet")).start(call);
+            server.peer().id(server.peer().expect(Op.NEXT), 1);
+            Wait.failure(XuidException.ConnectionLost.class, call);
+        }
+    }
+
     @Test
     void an_error_at_the_next_call_in_line_keeps_no_reply_from_its_caller() throws Exception {
         try (FakeServer server = new FakeServer();

@@ -168,6 +168,8 @@ public final class Fleet implements Link.Owner {
 
     /** Ends what is on no link, says BYE, waits a little for the answer, and ends the rest. */
     public void close() {
+        // First: where memory is used up, nothing was begun.
+        XuidException over = Failures.closed();
         Link last;
         synchronized (this) {
             if (closed) {
@@ -180,16 +182,16 @@ public final class Fleet implements Link.Owner {
             }
         }
         try {
-            releaseParked(Integer.MAX_VALUE, Failures.closed());
+            releaseParked(Integer.MAX_VALUE, over);
             // One by one: what begins to pause meanwhile is either found here or finds that it is still there.
             for (Call<?> call : paused) {
                 paused.remove(call);
-                goOn(call, Failures.closed());
+                goOn(call, over);
             }
             sayBye(last);
         } finally {
             // Without the timer nothing else would end what is in flight on those that were left.
-            links.forEach(each -> each.end(Failures.closed()));
+            links.forEach(each -> each.end(over));
             timer.shutdownNow();
         }
     }

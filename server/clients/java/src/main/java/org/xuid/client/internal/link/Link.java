@@ -184,13 +184,31 @@ final class Link {
             Dial.closeQuietly(socket);
             owner.ended(this);
         } finally {
-            calls.forEach(call -> call.step(server.address(), () -> owner.failed(call, this, error)));
+            // Nothing is made on the way, since memory may be used up: each of them is told.
+            for (int at = 0; at < calls.size(); at++) {
+                fail(calls.get(at), error);
+            }
             moveOn(unsent);
         }
     }
 
+    private void fail(Call<?> call, XuidException error) {
+        try {
+            owner.failed(call, this, error);
+        } catch (Throwable another) {
+            call.broken(server.address(), another);
+        }
+    }
+
     private void moveOn(List<Call<?>> unsent) {
-        unsent.forEach(call -> call.step(server.address(), () -> owner.moved(call)));
+        for (int at = 0; at < unsent.size(); at++) {
+            Call<?> call = unsent.get(at);
+            try {
+                owner.moved(call);
+            } catch (Throwable error) {
+                call.broken(server.address(), error);
+            }
+        }
     }
 
     /** Writing failed with that. Nothing more is taken, and what was not sent goes elsewhere. */
@@ -246,11 +264,15 @@ final class Link {
 
     /** Tells calls that their time is over. */
     void expire(List<Call<?>> expired) {
-        expired.forEach(call -> call.step(server.address(), () -> {
-            long limitMs = (call.deadline - call.begun) / 1_000_000;
-            var late = Failures.noReply(server.address(), java.time.Duration.ofMillis(limitMs));
-            owner.failed(call, this, late);
-        }));
+        for (int at = 0; at < expired.size(); at++) {
+            Call<?> call = expired.get(at);
+            try {
+                long limitMs = (call.deadline - call.begun) / 1_000_000;
+                owner.failed(call, this, Failures.noReply(server.address(), java.time.Duration.ofMillis(limitMs)));
+            } catch (Throwable error) {
+                call.broken(server.address(), error);
+            }
+        }
     }
 
     /** Whether no request of a caller was answered after that time. */
@@ -329,7 +351,7 @@ final class Link {
             }
         } catch (Throwable error) {
             // It is not in flight any more, so that the end of the link does not tell it.
-            call.completeExceptionally(lost(error));
+            call.broken(server.address(), error);
             throw error;
         }
     }

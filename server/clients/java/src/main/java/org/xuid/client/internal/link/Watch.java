@@ -103,13 +103,18 @@ final class Watch {
     }
 
     private void look() {
-        List<Call<?>> expired = new ArrayList<>();
+        List<Call<?>> expired = List.of();
         boolean isOver;
         try {
+            expired = new ArrayList<>();
             isOver = judge(expired);
         } catch (Throwable error) {
-            // No other look may be planned, and calls must not wait for one.
-            link.end(link.lost(error));
+            // No other look may be planned, and calls must not wait for one. Where memory is used up, the end may fail
+            // as well: then the next call has one planned.
+            synchronized (link) {
+                planned = NEVER;
+            }
+            link.end(Failures.broken(link.server.address(), error));
             throw error;
         } finally {
             link.expire(expired);
