@@ -263,6 +263,8 @@ guards! {
     GapCutOut,
     /// Below the first grant after a fence nothing is known to be unseen (Q5).
     OpenedIsSeen,
+    /// Where a process was granted more than the witness saw, nothing below that is known to be unseen (Q5).
+    OwnAboveWitness,
     /// Without a witness a store of another identity closes its names until a fence.
     IdentityCompared,
     /// Another store is gone on with after a fence of its own that is news, and not for one of before it was left.

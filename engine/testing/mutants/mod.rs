@@ -257,21 +257,23 @@ mutants! {
         Test("sequence::chain::held::tests::neighbours_over_a_seam_are_neighbours");
     "name-twice-in-a-batch", [G::AskedOnce], "Q5",
         Test("sequence::tests::faults::a_name_that_is_due_twice_is_asked_for_once");
-    "unknown-grant-used", [G::UnknownIsNoGrant, G::WitnessCompared], "Q2",
+    "unknown-grant-used", [G::UnknownIsNoGrant, G::WitnessCompared, G::OwnAboveWitness], "Q2",
         Test("sequence::tests::faults::a_teller_without_a_guard_is_found_out");
     "used-before-the-witness", [G::WitnessFirst], "Q5",
         Test("sequence::tests::faults::a_teller_without_a_guard_is_found_out");
     "witness-not-compared", [G::WitnessCompared], "Q5", Sequences(&["came twice"]);
     "opened-leaves-a-gap", [G::OpenedIsSeen], "Q5",
         Test("sequence::background::witness::tests::what_a_witness_saw_is_opened_after_a_fence_and_nothing_below_the_next_grant_is_unseen");
+    "witness-believed-below-own", [G::OwnAboveWitness], "Q5",
+        Test("sequence::background::witness::tests::below_what_this_process_was_granted_there_is_no_gap");
     "gap-not-cut-out", [G::GapCutOut], "Q5",
         Test("sequence::background::witness::tests::a_witness_that_does_not_compare_or_cut_is_found_out");
     "identity-not-compared", [G::IdentityCompared], "Q5",
-        Test("sequence::tests::faults::another_identity_that_is_not_noticed_repeats_ids");
+        Test("sequence::tests::faults::identities::another_identity_that_is_not_noticed_repeats_ids");
     "old-fence-believed", [G::FenceIsNews], "Q5",
-        Test("sequence::tests::faults::a_store_that_was_left_and_is_gone_back_to_for_its_old_fence_repeats_ids");
+        Test("sequence::tests::faults::identities::a_store_that_was_left_and_is_gone_back_to_for_its_old_fence_repeats_ids");
     "identity-not-kept", [G::IdentityIsKept], "Q5",
-        Test("sequence::tests::faults::a_store_that_can_not_be_written_down_is_not_gone_on_with");
+        Test("sequence::tests::faults::identities::a_store_that_can_not_be_written_down_is_not_gone_on_with");
     "new-witness-believed", [G::WitnessChangeFenced], "Q5",
         Test("sequence::background::identity::tests::a_witness_that_is_new_or_gone_needs_a_fence");
     "leftovers-not-claimed", [G::LeftoversClaimed], "Q6",

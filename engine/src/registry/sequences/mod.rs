@@ -88,7 +88,7 @@ pub type SequenceEntry = (String, Result<Versioned<SequenceRecord>, ReadError>);
 
 /// The port. One thread calls it at a time; another process may work on the same records at any moment.
 pub trait SequenceRecords: Send {
-    /// For logs and people: `local /srv/xuid-data`.
+    /// For logs and people: `local /srv/xuid-data`. It begins with the kind of registry, in a word.
     fn describe(&self) -> String;
 
     /// Whose records they are.

@@ -205,7 +205,7 @@ impl Teller {
         });
         let why = why.collect::<Option<Vec<_>>>().and_then(|whys| whys.first().map(|why| &***why));
         self.note_hang(why, None, asked, now);
-        match why {
+        match why.filter(|_| !self.store.was_contended()) {
             Some(why) => {
                 self.store_failed(why, now);
                 // Rows that another program has locked: others may be had at once.
@@ -248,10 +248,14 @@ impl Teller {
         if is_used || grants.is_empty() || self.is_child() {
             return;
         }
+        let is_witness_new = self.reclaim.is_witness_new;
         let Some(records) = self.records.as_mut() else { return };
         let one = |(asked, grant): &(Asked, Grant)| {
             let mut one = Shown::new(asked.ask.name.clone(), grant.first, grant.end);
-            one.goes_above = grant.settings.strict || asked.named.is_strict(&asked.named.lock());
+            let state = asked.named.lock();
+            (one.mark, one.goes_above) = (state.mark, grant.settings.strict || asked.named.is_strict(&state));
+            one.is_first = is_witness_new && state.books.granted == 0;
+            drop(state);
             one
         };
         let mut shown: Vec<Shown> = grants.iter().map(one).collect();
@@ -260,12 +264,12 @@ impl Teller {
         let now = self.hub.now();
         lock(&self.hub.tally).witness.record(Duration::from_nanos(now.saturating_sub(before)));
         let verdicts: HashMap<_, _> = shown.into_iter().map(|one| (one.name, one.verdict)).collect();
-        // Before a call is done that shall find it so.
-        let away = verdicts.values().flatten().find_map(|verdict| match verdict {
+        // Before a call is done that shall find it so. A witness that said anything of one of them is there.
+        let whys = verdicts.values().flatten().map(|verdict| match verdict {
             Err(Thrown::Away(why)) => Some(why.as_str()),
             _ => None,
         });
-        match away {
+        match whys.collect::<Option<Vec<_>>>().and_then(|whys| whys.first().copied()) {
             Some(why) => self.witness_failed(why, now),
             None => self.witness_answered(),
         }

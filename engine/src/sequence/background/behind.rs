@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::asking::{Asked, Grant};
-use super::identity::Shows;
+use super::identity::{Shows, is_later};
 use super::teller::{Behind, Raise, Teller};
 use crate::clock::SECOND;
 use crate::sequence::error::SequenceError;
@@ -113,6 +113,7 @@ impl Teller {
             status.is_identity_recorded = found.recorded.is_some();
         }
         if watched && let Shows::Other(why) = shows {
+            self.note_fence(found);
             return Some(why);
         }
         let store = found.current.clone();
@@ -136,6 +137,15 @@ impl Teller {
             }
         }
         None
+    }
+
+    /// A fence that can be read for the first time was there before, perhaps. What can't be written down is tried again.
+    fn note_fence(&mut self, found: &Identity) {
+        if let Err(error) = self.known.note_fence(found)
+            && !std::mem::replace(&mut self.is_forgetful, true)
+        {
+            deferred_log::log(move || tracing::error!(%error, "sequences.store can't be written"));
+        }
     }
 
     /// Nothing is granted until a fence; what is held is used up.
@@ -169,11 +179,16 @@ impl Teller {
         behind.look_at = boot + SECOND;
         let behind = behind.clone();
         let Ok(found) = self.store.identity() else { return Some(Duration::from_secs(1)) };
-        let was_fenced = found.fenced != behind.fenced;
+        // Not where a dump brings an older time back, or is about to.
+        let was_fenced = is_later(found.fenced.as_ref(), behind.fenced.as_ref());
         let is_open = match self.known.shows(&found) {
             Shows::Fenced => true,
             Shows::Known | Shows::First => was_fenced || !behind.by_mark,
-            Shows::Other(_) => false,
+            Shows::Other(why) => {
+                self.note_fence(&found);
+                lock(&self.hub.tally).status.behind = Some(why);
+                false
+            }
         };
         if !is_open {
             return Some(Duration::from_secs(1));

@@ -72,7 +72,7 @@ impl Teller {
     /// Goes on with a store, whichever it is.
     fn accept(&mut self, found: &Identity) -> Result<(), ControlError> {
         self.look_at_identity(found, false);
-        if self.known.known() != Some(&*found.current) {
+        if self.known.known() != Some(&*found.current) || self.known.is_witness_changed() {
             let why = "which store it is can't be written down in the data folder: make room there".into();
             return Err(ControlError::Refused { why });
         }

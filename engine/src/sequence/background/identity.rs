@@ -5,7 +5,8 @@
 //!
 //! # Invariants
 //! - I1 another store is gone on with after a fence of its own that is news: one that was left is not believed for the fence
-//!   that it had then, nor any for one that is older than the known store's;
+//!   that it had then, nor any for one that is older than the known store's. Where it could not be read what was written in a
+//!   store, the first time that is read later is none of a fence that is news;
 //! - I2 where there is a folder, what is known is in it;
 //! - I3 where the lives before this one had another witness, or none, or this one has none, the store is another one: a witness
 //!   that begins has not seen what was granted before, and without one nobody notices what the store lost before.
@@ -23,7 +24,7 @@ const NAME: &str = "sequences.store";
 const MOST_BYTES: usize = 64 * 1024;
 const VERSION: u32 = 1;
 
-/// The kind of a witness that is not there.
+/// What is written of a witness that is not there.
 pub(crate) const NO_WITNESS: &str = "none";
 
 /// Stores that were left, and are remembered.
@@ -35,6 +36,9 @@ struct Seen {
     identity: String,
     #[serde(default)]
     fenced: Option<String>,
+    /// What is written in it could be read: without a time it never was fenced.
+    #[serde(default)]
+    is_read: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -48,6 +52,9 @@ struct Kept {
     /// Who saw its grants.
     #[serde(default)]
     witness: Option<String>,
+    /// That was another one once, or none.
+    #[serde(default)]
+    was_changed: bool,
 }
 
 /// What this node knows.
@@ -57,10 +64,11 @@ pub(crate) struct KnownIdentity {
     known: Option<Seen>,
     /// Those that it left, the latest last.
     left: Vec<Seen>,
-    /// The kind of the witness, or [`NO_WITNESS`]: in the lives before this one, and now. `None`: not known, or the store cannot
-    /// go back.
+    /// The witness's kind and cluster, or [`NO_WITNESS`]: in the lives before this one, and now. `None`: not known, or the store
+    /// cannot go back.
     witness_before: Option<String>,
     witness: Option<String>,
+    was_changed: bool,
 }
 
 /// What an answer of the store shows.
@@ -81,22 +89,25 @@ impl KnownIdentity {
     pub(crate) fn open(folder: Option<&Path>) -> io::Result<Self> {
         let Some(folder) = folder else { return Ok(Self::default()) };
         draft::sweep(folder, NAME);
-        let (known, left, witness_before) = match xuid_spill::read_regular(&folder.join(NAME), MOST_BYTES) {
-            Ok(bytes) => {
-                let Kept { version, known, left, witness } = serde_json::from_slice(&bytes)?;
-                if version != VERSION {
-                    let text = format!("its version is {version}, and this program knows version {VERSION}");
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        let (known, left, witness_before, was_changed) =
+            match xuid_spill::read_regular(&folder.join(NAME), MOST_BYTES) {
+                Ok(bytes) => {
+                    let Kept { version, known, left, witness, was_changed } = serde_json::from_slice(&bytes)?;
+                    if version != VERSION {
+                        let text =
+                            format!("its version is {version}, and this program knows version {VERSION}");
+                        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+                    }
+                    (Some(known), left, witness, was_changed)
                 }
-                (Some(known), left, witness)
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => (None, Vec::new(), None),
-            Err(error) => return Err(error),
-        };
-        Ok(Self { folder: Some(folder.to_owned()), known, left, witness_before, witness: None })
+                Err(error) if error.kind() == io::ErrorKind::NotFound => (None, Vec::new(), None, false),
+                Err(error) => return Err(error),
+            };
+        let folder = Some(folder.to_owned());
+        Ok(Self { folder, known, left, witness_before, witness: None, was_changed })
     }
 
-    /// To what kind of witness this life shows grants, or [`NO_WITNESS`]; `None` where the store cannot go back.
+    /// To which witness this life shows grants, or [`NO_WITNESS`]; `None` where the store cannot go back.
     pub(crate) fn with_witness(self, witness: Option<String>) -> Self {
         Self { witness, ..self }
     }
@@ -105,6 +116,11 @@ impl KnownIdentity {
     pub(crate) fn is_witness_changed(&self) -> bool {
         let (before, now) = (self.witness_before.as_ref(), self.witness.as_ref());
         before.zip(now).is_some_and(|(before, now)| before != now) && Guard::WitnessChangeFenced.holds()
+    }
+
+    /// The witness may not have seen all that processes of this folder were granted: it was another one once, or none.
+    pub(crate) fn has_witness_missed(&self) -> bool {
+        self.was_changed || self.is_witness_changed()
     }
 
     /// What an answer shows.
@@ -143,13 +159,14 @@ impl KnownIdentity {
 
     /// What a witness that is new, or is there no more, leaves open.
     fn change(&self, found: &Identity) -> String {
-        let kind = |kind: &Option<String>| kind.clone().unwrap_or_default();
-        let (before, now) = (kind(&self.witness_before), kind(&self.witness));
-        let hint = match found.recorded {
-            Some(_) => "",
-            None => {
-                " (it says nothing of fences: they are written to xuid_store, which this program must be able to read)"
+        let text = |witness: &Option<String>| witness.clone().unwrap_or_default();
+        let (before, now) = (text(&self.witness_before), text(&self.witness));
+        let hint = match (&found.recorded, &found.fenced) {
+            (None, _) => {
+                " (it says nothing of fences: they are written to xuid_store, which this program must be able to read)".into()
             }
+            (Some(_), Some(at)) => format!(" (its fence of {at}, by its clock, is not news here: fence it once more)"),
+            (Some(_), None) => String::new(),
         };
         format!("the witness of this data folder's numbers was '{before}', and is '{now}' now{hint}")
     }
@@ -157,23 +174,41 @@ impl KnownIdentity {
     /// Whether a store in which its own identity is written was fenced since this node left it for the known one (I1), or since
     /// it was known (I3). One that was there before has its identity from then.
     fn is_fenced_anew(&self, known: &Seen, found: &Identity) -> bool {
-        let is_known = known.identity == found.current;
-        let seen = Some(known).filter(|_| is_known);
-        let seen = seen.or_else(|| self.left.iter().find(|left| left.identity == found.current));
+        let seen = [known].into_iter().chain(&self.left).find(|seen| seen.identity == found.current);
         let is_news = seen.is_none_or(|seen| match times(found.fenced.as_ref(), seen.fenced.as_ref()) {
             Some((found, seen)) => found > seen,
-            None => found.fenced != seen.fenced && (found.fenced.is_some() || !is_known),
+            None => found.fenced != seen.fenced && (seen.fenced.is_some() || seen.is_read),
         });
-        is_news
+        // A store that was never fenced has its identity from `xuid sequence init`, which raises no mark.
+        found.fenced.is_some()
+            && is_news
             && times(found.fenced.as_ref(), known.fenced.as_ref()).is_none_or(|(found, known)| found >= known)
+    }
+
+    /// Notes when a store that is not gone on with was fenced, if that could not be read before: a later fence is one that is
+    /// news.
+    pub(crate) fn note_fence(&mut self, found: &Identity) -> io::Result<()> {
+        if found.recorded.is_none() {
+            return Ok(());
+        }
+        let (mut now_known, mut left) = (self.known.clone(), self.left.clone());
+        let mut all = now_known.iter_mut().chain(&mut left);
+        let is_unread =
+            |seen: &&mut Seen| seen.identity == found.current && seen.fenced.is_none() && !seen.is_read;
+        let Some(seen) = all.find(is_unread) else { return Ok(()) };
+        (seen.fenced, seen.is_read) = (found.fenced.clone(), true);
+        self.keep(now_known.as_ref(), &left, self.witness_before.as_ref(), self.was_changed)?;
+        (self.known, self.left) = (now_known, left);
+        Ok(())
     }
 
     /// This store is the known one from now on. Nothing is learnt that cannot be written down: the next life would go on with
     /// the store that was left.
     pub(crate) fn learn(&mut self, found: &Identity) -> io::Result<()> {
-        let Identity { current, fenced, .. } = found;
+        let Identity { current, recorded, fenced } = found;
         let (mut now_known, mut left) = (self.known.clone(), self.left.clone());
         let witness = self.witness.clone().or_else(|| self.witness_before.clone());
+        let was_changed = self.has_witness_missed();
         match &mut now_known {
             Some(known) if known.identity == *current => {
                 let is_older =
@@ -182,25 +217,37 @@ impl KnownIdentity {
                 if fenced.is_some() && !is_older {
                     known.fenced.clone_from(fenced);
                 }
+                known.is_read |= recorded.is_some();
                 if now_known == self.known && witness == self.witness_before {
                     return Ok(());
                 }
             }
             known => {
                 left.retain(|left| left.identity != *current);
-                let before = known.replace(Seen { identity: current.clone(), fenced: fenced.clone() });
+                let before = known.replace(Seen {
+                    identity: current.clone(),
+                    fenced: fenced.clone(),
+                    is_read: recorded.is_some(),
+                });
                 left.extend(before);
                 let surplus = left.len().saturating_sub(MOST_LEFT);
                 left.drain(..surplus);
             }
         }
-        self.keep(now_known.as_ref(), &left, witness.as_ref())?;
+        self.keep(now_known.as_ref(), &left, witness.as_ref(), was_changed)?;
         (self.known, self.left, self.witness_before) = (now_known, left, witness);
+        self.was_changed = was_changed;
         Ok(())
     }
 
     /// Writes it down, where there is a folder.
-    fn keep(&self, known: Option<&Seen>, left: &[Seen], witness: Option<&String>) -> io::Result<()> {
+    fn keep(
+        &self,
+        known: Option<&Seen>,
+        left: &[Seen],
+        witness: Option<&String>,
+        was_changed: bool,
+    ) -> io::Result<()> {
         let (Some(folder), Some(known)) = (&self.folder, known) else { return Ok(()) };
         let (mut file, beside) = draft::make(folder, NAME)?;
         let mut write = || {
@@ -209,6 +256,7 @@ impl KnownIdentity {
                 known: known.clone(),
                 left: left.to_vec(),
                 witness: witness.cloned(),
+                was_changed,
             };
             file.write_all(&serde_json::to_vec(&kept)?)?;
             file.sync_all()?;
@@ -223,6 +271,11 @@ impl KnownIdentity {
     pub(crate) fn known(&self) -> Option<&str> {
         self.known.as_ref().map(|known| known.identity.as_str())
     }
+}
+
+/// Whether a fence is told of that is later than the one that was told of before.
+pub(crate) fn is_later(found: Option<&String>, before: Option<&String>) -> bool {
+    found.is_some() && times(found, before).map_or(found != before, |(found, before)| found > before)
 }
 
 /// When two fences were, where both are told as a number that rises.
@@ -249,7 +302,8 @@ mod tests {
         assert_eq!((known.known(), known.shows(&identity("a", Some("a")))), (Some("a"), Shows::Known));
         assert!(matches!(known.shows(&identity("b", None)), Shows::Other(_)));
         assert!(matches!(known.shows(&identity("b", Some("a"))), Shows::Other(_)), "promoted");
-        assert_eq!(known.shows(&identity("b", Some("b"))), Shows::Fenced);
+        assert!(matches!(known.shows(&identity("b", Some("b"))), Shows::Other(_)), "no fence wrote that");
+        assert_eq!(known.shows(&fenced("b", "1")), Shows::Fenced);
         assert!(matches!(known.shows(&identity("a", Some("b"))), Shows::Other(_)), "put back");
     }
 
@@ -333,6 +387,53 @@ mod tests {
         let left: Vec<&str> = known.left.iter().map(|left| left.identity.as_str()).collect();
         let latest: Vec<String> = (3..19).map(|host| format!("host {host}")).collect();
         assert_eq!((known.known(), left), (Some("host 19"), latest.iter().map(String::as_str).collect()));
+    }
+
+    /// Its user may read `xuid_store` by now, or `xuid sequence init` has just made it: neither raised a mark.
+    #[test]
+    fn a_time_that_could_not_be_read_before_is_no_fence() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = |witness: &str| {
+            KnownIdentity::open(Some(folder.path())).unwrap().with_witness(Some(witness.to_owned()))
+        };
+        open("zookeeper").learn(&identity("a", None)).unwrap();
+        let mut known = open(NO_WITNESS);
+        let is_other =
+            |known: &KnownIdentity, found: &Identity| matches!(known.shows(found), Shows::Other(_));
+        for _ in 0..2 {
+            assert!(is_other(&known, &identity("a", None)));
+            assert!(is_other(&known, &fenced("a", "100")), "of a fence of long ago, perhaps");
+            known.note_fence(&identity("a", None)).unwrap();
+            known.note_fence(&fenced("a", "100")).unwrap();
+        }
+        known = open(NO_WITNESS);
+        assert!(is_other(&known, &fenced("a", "100")));
+        assert_eq!(known.shows(&fenced("a", "101")), Shows::Fenced);
+    }
+
+    /// What could be read, and said that there was none, is no reason to wait for two.
+    #[test]
+    fn the_first_fence_of_a_store_that_could_be_read_before_is_news() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = |witness: &str| {
+            KnownIdentity::open(Some(folder.path())).unwrap().with_witness(Some(witness.to_owned()))
+        };
+        open("zookeeper").learn(&identity("a", Some("a"))).unwrap();
+        assert!(matches!(open(NO_WITNESS).shows(&identity("a", Some("a"))), Shows::Other(_)));
+        assert_eq!(open(NO_WITNESS).shows(&fenced("a", "100")), Shows::Fenced);
+    }
+
+    /// Else no change of it would ever be noticed there.
+    #[test]
+    fn a_folder_of_before_notes_its_witness_with_the_next_grant() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(NAME), br#"{"version":1,"identity":"a"}"#).unwrap();
+        let open = |witness: &str| {
+            KnownIdentity::open(Some(folder.path())).unwrap().with_witness(Some(witness.to_owned()))
+        };
+        open("local").learn(&identity("a", None)).unwrap();
+        assert_eq!(open("local").shows(&identity("a", None)), Shows::Known);
+        assert!(matches!(open(NO_WITNESS).shows(&identity("a", None)), Shows::Other(_)));
     }
 
     #[test]

@@ -186,14 +186,14 @@ impl Teller {
         deferred_log::log(move || tracing::warn!(ids, "{why}"));
     }
 
-    /// What is left of a name was granted, used or not. A witness knows that anyhow; without one, a store that is behind it has
-    /// gone back, whichever store it is.
+    /// What is left of a name was granted, used or not. A store that is behind it has gone back, whichever store it is; where a
+    /// witness saw the grants of other places, those of this place alone.
     fn remember_marks(&self, batch: &Batch) {
-        if (!self.witnesses || self.reclaim.is_witness_new) && Guard::LeftMarksKept.holds() {
-            self.hub
-                .names
-                .remember_marks(batch.names.iter().map(|rest| (rest.name.clone(), mark_of(&rest.spans))));
-        }
+        let place = self.store.place();
+        let is_any = !self.witnesses || self.reclaim.is_witness_new;
+        let counts = |rest: &&NameRest| is_any || is_of_store(&rest.identity, &place, None);
+        let names = batch.names.iter().filter(counts).filter(|_| Guard::LeftMarksKept.holds());
+        self.hub.names.remember_marks(names.map(|rest| (rest.name.clone(), mark_of(&rest.spans))));
     }
 
     /// The same of what any process of this folder left in this place: a life may have left more under another number, where

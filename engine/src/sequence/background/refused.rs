@@ -16,6 +16,9 @@ use crate::sys::guards::Guard;
 /// How long a refusal of the store is remembered: a name that it does not have is looked up once a second at most.
 const REMEMBERED: u64 = SECOND;
 
+/// How long it is remembered at most that there is no room for a name.
+const LONGEST_PAUSE: u64 = 60 * SECOND;
+
 impl Teller {
     pub(super) fn without_grant(
         &mut self,
@@ -128,10 +131,14 @@ impl Teller {
         Self::refuse_as(named, why, Standing::Refused { until: boot + REMEMBERED }, error);
     }
 
-    /// The same of one for which there is no room.
+    /// The same of one for which there is no room: each try costs a grant, so it is tried seldom.
     pub(super) fn refuse_without_room(named: &Named, why: &str, boot: u64) {
-        let error = SequenceError::store_away(Duration::from_secs(1));
-        Self::refuse_as(named, why, Standing::NoRoom { until: boot + REMEMBERED }, error);
+        let pause = match named.lock().standing {
+            Standing::NoRoom { pause, .. } => (2 * pause).min(LONGEST_PAUSE),
+            _ => REMEMBERED,
+        };
+        let error = SequenceError::store_away(Duration::from_nanos(pause));
+        Self::refuse_as(named, why, Standing::NoRoom { until: boot + pause, pause }, error);
     }
 
     fn refuse_as(named: &Named, why: &str, standing: Standing, error: SequenceError) {

@@ -123,11 +123,11 @@ impl Teller {
             status.identity = known.known().map(str::to_owned);
         }
         let jitter = getrandom::u64().unwrap_or(7);
-        // What the witness describes begins with its kind; where it is may change.
-        let kind = described.as_deref().and_then(|text| text.split([' ', ':']).next()).unwrap_or(NO_WITNESS);
-        let known = known.with_witness(store.may_go_back().then(|| kind.to_owned()));
+        let witness = records.as_ref().filter(|_| witnesses).map(|records| witness_text(&**records));
+        let witness = witness.unwrap_or_else(|| NO_WITNESS.to_owned());
+        let known = known.with_witness(store.may_go_back().then_some(witness));
         // It has not seen what was granted before.
-        reclaim.is_witness_new |= witnesses && known.is_witness_changed();
+        reclaim.is_witness_new |= witnesses && known.has_witness_missed();
         Self {
             hub,
             store,
@@ -460,6 +460,14 @@ impl Teller {
             deferred_log::log(|| tracing::info!("the witness of the sequences is back"));
         }
     }
+}
+
+/// Which witness these records are: of which kind, and of which cluster. Both may be the same in a folder and an ensemble.
+fn witness_text(records: &dyn SequenceRecords) -> String {
+    let described = records.describe();
+    // It begins with its kind; where it is may change.
+    let kind = described.split([' ', ':']).next().unwrap_or_default();
+    format!("{kind} {}", records.cluster())
 }
 
 /// How long it is until `at`; not longer than a thread may sleep.

@@ -7,7 +7,10 @@
 //!   `w`, of numbers above it;
 //! - I2 an answer that is lost counts as a refusal;
 //! - I3 what lies below the first grant that is shown to a record which is new, or which a person opened after a fence,
-//!   counts as seen.
+//!   counts as seen;
+//! - I4 where this process was granted more than the record saw, which another witness or none did, what lies below that
+//!   counts as seen, gaps included; and so does what lies below the first grant of a name to a process whose witness was
+//!   another one, or none, before: it saw nothing of that time.
 
 use crate::registry::sequences::{MOST_GAPS, SequenceChange, SequenceRecord, SequenceRecords};
 use crate::registry::{ReadError, SwapError, Versioned};
@@ -74,6 +77,10 @@ pub(crate) struct Shown {
     /// What lies below numbers that were seen comes too late: its name is strict, or it is not known how high the ordered
     /// ids are that it issued.
     pub(crate) goes_above: bool,
+    /// How far this process knows that the store had come with it.
+    pub(crate) mark: u64,
+    /// The witness is another one than before, and this is the first grant of the name since.
+    pub(crate) is_first: bool,
     known: Option<Versioned<SequenceRecord>>,
     /// There is one after [`show`].
     pub(crate) verdict: Option<Result<(), Thrown>>,
@@ -81,12 +88,34 @@ pub(crate) struct Shown {
 
 impl Shown {
     pub(crate) fn new(name: SequenceName, first: u64, end: u64) -> Self {
-        Self { name, first, end, goes_above: false, known: None, verdict: None }
+        Self { name, first, end, goes_above: false, mark: 0, is_first: false, known: None, verdict: None }
     }
 
-    fn is_late(&self) -> bool {
-        let below = self.known.as_ref().is_some_and(|known| self.first < known.record.value);
-        self.goes_above && below && Guard::StrictAboveSeen.holds()
+    /// How far the witness has seen it.
+    fn seen(&self) -> u64 {
+        self.known.as_ref().map_or(0, |known| known.record.value)
+    }
+
+    /// I4. It is not shown: what was seen goes on above that.
+    fn is_below_own(&self) -> bool {
+        self.seen() < self.mark && self.first < self.mark && Guard::OwnAboveWitness.holds()
+    }
+
+    /// Its name's ordered ids may be higher.
+    fn is_below_seen(&self) -> bool {
+        self.goes_above && self.first < self.seen() && Guard::StrictAboveSeen.holds()
+    }
+
+    /// What the witness has seen, and what it can't have seen (I4).
+    fn believed(&self) -> Option<SequenceRecord> {
+        let mut record = self.known.as_ref()?.record.clone();
+        let first = if self.is_first { self.first } else { 0 };
+        let upto = self.mark.max(first);
+        if (self.is_first || record.value < self.mark) && Guard::OwnAboveWitness.holds() {
+            record.gaps.clear();
+            record.value = record.value.max(upto);
+        }
+        Some(record)
     }
 }
 
@@ -95,8 +124,8 @@ impl Shown {
 pub(crate) enum Thrown {
     /// Some of it was seen before; the store's mark is to be raised to this.
     Seen { from: u64 },
-    /// It goes above all that was seen, and higher numbers were seen, which may have been returned before it was asked for. The
-    /// store's mark is to be raised to this.
+    /// It goes above all that was seen, and higher numbers were seen, which may have been returned before it was asked for; or
+    /// this process knows of more than was seen. The store's mark is to be raised to this.
     Late { from: u64 },
     /// The witness did not answer.
     Away(String),
@@ -135,10 +164,14 @@ pub(crate) fn show(records: &mut dyn SequenceRecords, shown: &mut [Shown]) {
         let mut changes = Vec::new();
         let mut places = Vec::new();
         for (place, one) in shown.iter_mut().enumerate().filter(|(_, one)| one.verdict.is_none()) {
-            match see(one.known.as_ref().map(|known| &known.record), one.first, one.end) {
+            if one.is_below_own() {
+                one.verdict = Some(Err(Thrown::Late { from: one.mark }));
+                continue;
+            }
+            match see(one.believed().as_ref(), one.first, one.end) {
                 Sight::Seen { from } => one.verdict = Some(Err(Thrown::Seen { from })),
-                Sight::Unseen(record) if one.is_late() => {
-                    one.verdict = Some(Err(Thrown::Late { from: record.value }));
+                Sight::Unseen(_) if one.is_below_seen() => {
+                    one.verdict = Some(Err(Thrown::Late { from: one.seen() }));
                 }
                 Sight::Unseen(record) => places.push((place, record)),
             }
@@ -304,6 +337,29 @@ mod tests {
     fn a_strict_grant_in_a_gap_comes_too_late() {
         assert_eq!(strict_in_a_gap(), Some(Err(Thrown::Late { from: 9 })));
         assert_eq!(Guard::without(&[Guard::StrictAboveSeen], strict_in_a_gap), Some(Ok(())));
+    }
+
+    /// What becomes of grants of a name of which this process was granted numbers up to 1,001 before this witness began, and
+    /// another process none. Behind the third one the store goes back.
+    fn seen_of_what_was_granted_before() -> Vec<Result<(), Thrown>> {
+        let mut records = MemoryRecords::new(ClusterId::from_bytes([1; 16]));
+        let mut see = |(first, end, mark)| {
+            let mut shown = [Shown { mark, ..Shown::new(orders(), first, end) }];
+            show(&mut records, &mut shown);
+            shown[0].verdict.take().unwrap()
+        };
+        let grants =
+            [(501, 701, 0), (701, 801, 1_001), (1_001, 2_001, 1_001), (701, 801, 2_001), (801, 901, 0)];
+        grants.map(&mut see).into()
+    }
+
+    #[test]
+    fn below_what_this_process_was_granted_there_is_no_gap() {
+        let seen = Err(Thrown::Seen { from: 2_001 });
+        let wanted = [Ok(()), Err(Thrown::Late { from: 1_001 }), Ok(()), seen.clone(), seen];
+        assert_eq!(seen_of_what_was_granted_before(), wanted);
+        let without = Guard::without(&[Guard::OwnAboveWitness], seen_of_what_was_granted_before);
+        assert_eq!(without[..2], [Ok(()), Ok(())]);
     }
 
     #[test]

@@ -86,9 +86,10 @@ pub(crate) enum Standing {
     Refused {
         until: u64,
     },
-    /// The witness has no room for it.
+    /// The witness has no room for it. It is asked for again after a pause, which grows.
     NoRoom {
         until: u64,
+        pause: u64,
     },
 }
 
@@ -114,7 +115,9 @@ impl Standing {
             Self::Refused { until } if boot < until => {
                 Some(SequenceError::store_behind(Duration::from_secs(1)))
             }
-            Self::NoRoom { until } if boot < until => Some(SequenceError::store_away(Duration::from_secs(1))),
+            Self::NoRoom { until, .. } if boot < until => {
+                Some(SequenceError::store_away(Duration::from_nanos(until - boot)))
+            }
             _ => None,
         }
     }

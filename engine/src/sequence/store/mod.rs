@@ -173,7 +173,8 @@ pub struct Identity {
     /// is copied with the database, so in a copy it differs from `current`. `None` where nothing is written.
     pub recorded: Option<String>,
     /// When the store was fenced last, in any words that each fence changes; a number, if it rises with each fence, whichever
-    /// host was fenced. `None` where that is not known.
+    /// host was fenced. `None` where it never was, or that is not known: names that wait for a fence are then gone on with by
+    /// [`accept_identity`](crate::sequence::Sequences::accept_identity) alone.
     pub fenced: Option<String>,
 }
 
@@ -308,6 +309,11 @@ pub trait Store: Send {
     /// locked, say, answers others meanwhile; one that hangs is asked one question a second.
     fn was_silent(&self) -> bool {
         true
+    }
+
+    /// Whether the last grants failed only because other processes were quicker, again and again: it answers, and is not away.
+    fn was_contended(&self) -> bool {
+        false
     }
 
     /// Writes the store's present identity into it ([`Identity::recorded`]), after all marks were raised.

@@ -11,12 +11,17 @@ use super::{
     Alteration, Ask, HIGHEST, Identity, MOST_ASKS, MOST_STEP, NewLast, NewSequence, Outcome, Row,
     SequenceSettings, Store, StoreError,
 };
+use crate::clock::{SECOND, boot_ns};
 use crate::registry::sequences::{NO_SEQUENCE, SequenceChange, SequenceRecord, SequenceRecords, answers};
 use crate::registry::{ReadError, SwapError, Versioned};
 use crate::sequence::name::SequenceName;
 
 /// Rounds of reading and swapping. Of those that want one record at the same moment one gets it in each round.
 const ROUNDS: u32 = 16;
+
+/// How long names that are no sequences are passed over for a list, and how many are read at once then.
+const MOST_LISTING: u64 = 3 * SECOND;
+const LARGE_PAGE: usize = 1_000;
 
 /// A store on the records of a registry.
 pub struct RegistryStore {
@@ -264,6 +269,10 @@ impl Store for RegistryStore {
         !self.was_contended
     }
 
+    fn was_contended(&self) -> bool {
+        self.was_contended
+    }
+
     /// It is known anyhow: what is asked is whether the registry answers.
     fn identity(&mut self) -> Result<Identity, StoreError> {
         answers(&mut *self.records, NO_SEQUENCE).map_err(|why| StoreError::Away { why })?;
@@ -299,9 +308,22 @@ impl Store for RegistryStore {
     /// opened.
     fn list(&mut self, prefix: &str, after: &str, limit: usize) -> Result<Vec<Row>, StoreError> {
         let (mut rows, mut after) = (Vec::new(), after.to_owned());
+        let (begun, mut most) = (boot_ns(), limit);
         while rows.len() < limit {
-            let page = self.records.list(prefix, &after, limit - rows.len()).map_err(of_read)?;
+            // A command (a fence) asks for more at once, and waits.
+            if limit <= LARGE_PAGE && boot_ns().saturating_sub(begun) >= MOST_LISTING {
+                let why = format!(
+                    "behind '{after}' lie more names of a witness, which are no sequences, than are passed over at once: list \
+                     with a longer prefix, or behind a later name"
+                );
+                return Err(StoreError::Refused { why });
+            }
+            let page = self.records.list(prefix, &after, most).map_err(of_read)?;
+            // In an ensemble each look costs hundreds of requests: none behind the last name.
+            let is_last = page.len() < most;
             let Some((last, _)) = page.last() else { break };
+            // Names that a witness alone made may be many, and a page of an ensemble is hundreds of requests.
+            most = limit.max(LARGE_PAGE);
             after.clone_from(last);
             for (text, found) in page {
                 let Ok(name) = SequenceName::new(&text) else { continue };
@@ -313,7 +335,11 @@ impl Store for RegistryStore {
                 };
                 rows.extend(record.map(|record| row(&name, &record)));
             }
+            if is_last {
+                break;
+            }
         }
+        rows.truncate(limit);
         Ok(rows)
     }
 

@@ -415,3 +415,56 @@ fn a_record_that_others_move_again_and_again_keeps_no_other_name_of_a_registry_w
     let (sequences, mut teller) = Sequences::builder(Box::new(store)).assemble_for_test();
     assert!(others_go_on(&sequences, || _ = teller.turn(), false));
 }
+
+/// An ensemble's quota, say, or a node that this process has no right to: the others of the same call were stored.
+#[test]
+fn a_change_that_is_refused_beside_one_that_is_stored_is_no_outage_of_the_witness() {
+    let world = World::new();
+    for name in ["a", "x"] {
+        world.create(name, strict());
+    }
+    let error = SwapError::Unavailable { why: "QuotaExceeded".into() };
+    let records = AllButX { inner: world.records.clone(), error };
+    let builder = world.without_records().records(Box::new(records));
+    let (sequences, mut teller) = builder.assemble_for_test();
+    assert!(others_go_on(&sequences, || _ = teller.turn(), true));
+    assert!(sequences.status().witness_trouble.is_none());
+}
+
+/// The registry answered sixteen times.
+#[test]
+fn a_record_that_others_move_again_and_again_is_no_outage_of_the_registry() {
+    let records = MemoryRecords::new(ClusterId::from_bytes([9; 16]));
+    let new = NewSequence { settings: strict(), ..NewSequence::default() };
+    RegistryStore::new(Box::new(records.clone())).create(&named("x"), &new).unwrap();
+    let store = RegistryStore::new(Box::new(AllButX { inner: records, error: SwapError::Conflict }));
+    let (sequences, mut teller) = Sequences::builder(Box::new(store)).assemble_for_test();
+    let _x = call(&sequences, "x", Waker::noop());
+    teller.turn();
+    assert!(sequences.status().store_trouble.is_none());
+}
+
+/// Whoever calls again in a second, as he is told to, uses up what nobody gets.
+#[test]
+fn a_name_for_which_the_witness_has_no_room_is_not_used_up() {
+    let (world, clock) = (World::new(), clock());
+    world.create("x", SequenceSettings { last: 10_000, ..SequenceSettings::default() });
+    let error = SwapError::Full { why: "its file cannot grow".into() };
+    let records = AllButX { inner: world.records.clone(), error };
+    let builder = world.without_records().records(Box::new(records)).clock(clock.clone());
+    let (sequences, mut teller) = builder.assemble_for_test();
+    let mut context = Context::from_waker(Waker::noop());
+    for _ in 0..12 {
+        let mut x = Box::pin(sequence(&sequences, "x").request(Demand::ordered(1), LONG));
+        let mut answer = x.as_mut().poll(&mut context);
+        if answer.is_pending() {
+            teller.turn();
+            answer = x.as_mut().poll(&mut context);
+        }
+        let Poll::Ready(Err(error)) = answer else { panic!("it waits") };
+        assert_eq!(error.kind(), SequenceErrorKind::StoreAway);
+        clock.pass(Duration::from_millis(1_100));
+    }
+    // At 0, 1, 3 and 7 s.
+    assert_eq!(sequences.stats().grants.unwitnessed, 4);
+}

@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::meddled::{Asked, MeddledStore};
-use super::{LONG, World, clock, named, next, sequence, take_held, take_in_turns, twice};
+use super::{LONG, World, clock, named, next, sequence, take_in_turns, twice};
 use crate::registry::ClusterId;
 use crate::registry::sequences::memory::MemoryRecords;
-use crate::sequence::Sequences;
 use crate::sequence::leftovers::format::Batch;
 use crate::sequence::store::memory::MemoryStore;
 use crate::sequence::store::registry::RegistryStore;
 use crate::sequence::store::{NewSequence, SequenceSettings, Store, StoreError};
+use crate::sequence::{ControlError, Sequences};
 use crate::sys::guards::Guard;
 
 fn world() -> World {
@@ -198,11 +198,17 @@ fn a_registry_that_only_leftovers_need_is_not_looked_after_between_grants() {
     }
 }
 
-/// Ids that came twice where a database was put back before a life that asks a witness, which no life before it did.
+/// Ids that came twice where a database was put back before a life that asks a witness, which no life before it did, and the
+/// fence that this needs raised no mark.
 fn twice_where_a_witness_begins() -> usize {
-    let (world, folder) = (world(), tempfile::tempdir().unwrap());
+    let (world, folder, clock) = (world(), tempfile::tempdir().unwrap(), clock());
+    let mut store = world.database.store(0);
+    store.record_identity().unwrap();
     let dump = world.database.dump(0);
-    let life = |witness| world.in_folder(folder.path()).witness(witness).assemble_for_test();
+    let life = |witness| {
+        let builder = world.in_folder(folder.path()).clock(clock.clone());
+        builder.witness(witness).assemble_for_test()
+    };
     let (first, mut teller) = life(false);
     let mut ids: Vec<u64> = (0..10).map(|_| next(&sequence(&first, "a"), || teller.turn_now())).collect();
     teller.stop();
@@ -210,7 +216,16 @@ fn twice_where_a_witness_begins() -> usize {
     world.database.restore(0, &dump);
     let (second, mut teller) = life(true);
     let a = sequence(&second, "a");
-    take_in_turns(200, &a, &mut ids, || teller.turn_now());
+    let mut draw = |ids: &mut Vec<u64>| take_in_turns(200, &a, ids, || teller.turn_now());
+    draw(&mut ids);
+    assert!(second.status().behind.is_some());
+    // Once more: what was granted and thrown away had moved the mark.
+    world.database.restore(0, &dump);
+    store.record_identity().unwrap();
+    clock.pass(Duration::from_secs(2));
+    let before = ids.len();
+    draw(&mut ids);
+    assert!(ids.len() > before && second.status().behind.is_none());
     twice(&ids)
 }
 
@@ -218,6 +233,58 @@ fn twice_where_a_witness_begins() -> usize {
 #[test]
 fn a_witness_that_begins_has_not_seen_what_leftovers_show() {
     assert_eq!(twice_where_a_witness_begins(), 0);
+}
+
+/// Either keeps numbers below what this process was granted from being used.
+const OWN_MARKS: [Guard; 2] = [Guard::OwnAboveWitness, Guard::GrantAboveOwn];
+
+/// Ids that came twice where servers had no witness for a while, and the database is put back to that while in a later life. The
+/// name may be used in the first life behind the while, or not before the next one.
+fn twice_of_a_while_without_the_witness(put_back_in: usize, is_used_at_once: bool) -> usize {
+    let (world, folder, clock) = (World::new(), tempfile::tempdir().unwrap(), clock());
+    for name in ["a", "b"] {
+        world.create(name, SequenceSettings { step: 100, ..SequenceSettings::default() });
+    }
+    let mut store = world.database.store(0);
+    store.record_identity().unwrap();
+    let (mut all, mut dump) = ([Vec::new(), Vec::new()], world.database.dump(0));
+    for (number, witness) in [true, false, true, true].into_iter().enumerate() {
+        let builder = world.in_folder(folder.path()).clock(clock.clone());
+        let (sequences, mut teller) = builder.witness(witness).assemble_for_test();
+        let which = usize::from(number == 2 && !is_used_at_once);
+        let (used, ids) = (sequence(&sequences, ["a", "b"][which]), &mut all[which]);
+        let mut live = |ids: &mut Vec<u64>| take_in_turns(10, &used, ids, || teller.turn_now());
+        live(ids);
+        if sequences.status().behind.is_some() {
+            for name in ["a", "b"] {
+                store.raise(&named(name), world.database.mark(0, name).unwrap() + 1_000_000).unwrap();
+            }
+            store.record_identity().unwrap();
+            clock.pass(Duration::from_secs(2));
+        }
+        if !witness {
+            dump = world.database.dump(0);
+        }
+        let before = ids.len();
+        live(ids);
+        if number == put_back_in {
+            world.database.restore(0, &dump);
+            (0..20).for_each(|_| live(ids));
+        }
+        assert!(ids.len() > before && sequences.status().behind.is_none());
+        // It is killed.
+    }
+    all.iter().map(|ids| twice(ids)).sum()
+}
+
+#[test]
+fn a_witness_that_begins_again_has_not_seen_what_was_granted_meanwhile() {
+    for (put_back_in, is_used_at_once) in [(2, true), (3, true), (3, false)] {
+        let twice = twice_of_a_while_without_the_witness(put_back_in, is_used_at_once);
+        assert_eq!(twice, 0, "in life {put_back_in}, used at once: {is_used_at_once}");
+    }
+    let in_the_last = || twice_of_a_while_without_the_witness(3, true);
+    assert!(Guard::without(&OWN_MARKS, in_the_last) > 0);
 }
 
 /// Ids that came twice where a fail-over lost commits, of lives of which one asks a witness and the other does not.
@@ -286,44 +353,20 @@ fn what_lies_beside_and_is_of_another_place_closes_no_names() {
     assert!(third.status().behind.is_none());
 }
 
-/// An outage that goes on: the registry's identity is known without asking it.
-#[test]
-fn a_registry_that_is_away_is_not_told_to_be_back_where_no_name_needs_it() {
-    let (records, clock) = (MemoryRecords::new(ClusterId::from_bytes([9; 16])), clock());
-    let registry = || RegistryStore::new(Box::new(records.clone()));
-    registry().create(&named("a"), &NewSequence::default()).unwrap();
-    let builder = Sequences::builder(Box::new(registry())).wait(LONG).clock(clock.clone());
-    let (sequences, mut teller) = builder.assemble_for_test();
-    let (a, mut ids) = (sequence(&sequences, "a"), Vec::new());
-    // So much is held in the end that a name that is idle needs no more.
-    take_in_turns(200, &a, &mut ids, || teller.turn_now());
-    records.set_away(true);
-    for _ in 0..10_000 {
-        if sequences.status().store_trouble.is_some() {
-            break;
-        }
-        take_held(&a, &mut ids);
-        teller.turn_now();
-    }
-    assert!(sequences.status().store_trouble.is_some());
-    for _ in 0..1_200 {
-        clock.pass(Duration::from_secs(1));
-        teller.turn();
-    }
-    assert!(sequences.status().store_trouble.is_some(), "it is away still");
-    records.set_away(false);
-    for _ in 0..60 {
-        clock.pass(Duration::from_secs(1));
-        teller.turn();
-    }
-    assert!(sequences.status().store_trouble.is_none());
-}
-
-/// `sequence_witness` from `folder` to `registry`, or back: that one has seen nothing of what was granted before, either.
+/// `sequence_witness` from `folder` to `registry`, or back, or another ensemble: that one has seen nothing of what was granted
+/// before, either.
 #[test]
 fn another_witness_that_begins_waits_for_a_fence() {
+    let cluster = |byte| MemoryRecords::new(ClusterId::from_bytes([byte; 16]));
+    for other in [cluster(9).described("another kind"), cluster(8)] {
+        assert_eq!(twice_at(&other), 0, "{other:?}");
+        assert!(Guard::without(&[Guard::WitnessChangeFenced], || twice_at(&other)) > 0, "{other:?}");
+    }
+}
+
+/// Ids that came twice where a database was put back before a life with another witness.
+fn twice_at(other: &MemoryRecords) -> usize {
     let (world, folder) = (world(), tempfile::tempdir().unwrap());
-    let other = MemoryRecords::new(ClusterId::from_bytes([9; 16])).described("another kind");
     let dump = world.database.dump(0);
     let life = |records: &MemoryRecords| {
         let builder = world.without_records().records(Box::new(records.clone()));
@@ -334,10 +377,10 @@ fn another_witness_that_begins_waits_for_a_fence() {
     // It is killed.
     drop((first, teller));
     world.database.restore(0, &dump);
-    let (second, mut teller) = life(&other);
+    let (second, mut teller) = life(other);
     let a = sequence(&second, "a");
     take_in_turns(100, &a, &mut ids, || teller.turn_now());
-    assert_eq!(twice(&ids), 0);
+    twice(&ids)
 }
 
 /// Nobody saw what the store lost, so leftovers are used at the host that granted them alone.
@@ -361,4 +404,78 @@ fn what_another_host_granted_without_a_witness_is_not_used_where_one_begins() {
     let figures = second.stats().figures;
     assert!(figures.reclaimed > 0, "{figures:?}");
     assert_eq!(figures.reclaimed, figures.wasted.dropped, "{figures:?}");
+}
+
+/// Ids that came twice where a database was put back under a witness, to which a name was not shown since it began: a life
+/// before it left numbers of that name, and the life in which the witness began did not use them.
+fn twice_of_what_a_witness_never_saw(is_put_back: bool) -> usize {
+    let (world, folder, clock) = (world(), tempfile::tempdir().unwrap(), clock());
+    world.create("b", SequenceSettings::default());
+    let mut store = world.database.store(0);
+    store.record_identity().unwrap();
+    let dump = world.database.dump(0);
+    let life = |witness| {
+        let builder = world.in_folder(folder.path()).witness(witness).clock(clock.clone());
+        builder.assemble_for_test()
+    };
+    let (first, mut teller) = life(false);
+    let mut ids: Vec<u64> = (0..10).map(|_| next(&sequence(&first, "a"), || teller.turn_now())).collect();
+    teller.stop();
+    drop((first, teller));
+    if !is_put_back {
+        // Before the fence, which goes as high as it knows.
+        world.database.restore(0, &dump);
+    }
+    let (second, mut teller) = life(true);
+    let b = sequence(&second, "b");
+    assert!(b.try_next_ordered().is_err());
+    teller.turn_now();
+    assert!(second.status().behind.is_some());
+    store.raise(&named("a"), if is_put_back { 20_000 } else { 501 }).unwrap();
+    store.record_identity().unwrap();
+    clock.pass(Duration::from_secs(2));
+    teller.turn_now();
+    next(&b, || teller.turn_now());
+    assert!(second.status().behind.is_none());
+    teller.stop();
+    drop((second, b, teller));
+    if is_put_back {
+        // Under a witness that needs no fence for that.
+        world.database.restore(0, &dump);
+    }
+    let (third, mut teller) = life(true);
+    let a = sequence(&third, "a");
+    take_in_turns(200, &a, &mut ids, || teller.turn_now());
+    assert!(third.stats().figures.reclaimed > 0);
+    twice(&ids)
+}
+
+#[test]
+fn a_witness_has_not_seen_what_leftovers_show_in_later_lives_either() {
+    for is_put_back in [false, true] {
+        let twice = || twice_of_what_a_witness_never_saw(is_put_back);
+        assert_eq!(twice(), 0, "put back: {is_put_back}");
+        assert!(Guard::without(&OWN_MARKS, twice) > 0, "put back: {is_put_back}");
+    }
+}
+
+/// That the witness is another one is to be written down, too.
+#[test]
+fn a_store_is_not_accepted_where_the_change_of_the_witness_cannot_be_written_down() {
+    let (world, folder) = (world(), tempfile::tempdir().unwrap());
+    let life = |witness| world.in_folder(folder.path()).witness(witness).assemble_for_test();
+    let (first, mut teller) = life(true);
+    next(&sequence(&first, "a"), || teller.turn_now());
+    drop((first, teller));
+    let (second, mut teller) = life(false);
+    let a = sequence(&second, "a");
+    assert!(a.try_next_ordered().is_err());
+    teller.turn_now();
+    assert!(second.status().behind.is_some());
+    let file = folder.path().join("sequences.store");
+    fs::remove_file(&file).unwrap();
+    fs::create_dir_all(file.join("full")).unwrap();
+    let reply = second.accept_identity();
+    teller.turn_now();
+    assert!(matches!(reply.wait(), Err(ControlError::Refused { .. })));
 }

@@ -222,6 +222,10 @@ impl Tree {
                     match (source, write.expected) {
                         (Error::BadVersion | Error::NodeExists, _) => SwapError::Conflict,
                         (Error::NoNode, Some(_)) => ReadError::Absent { what: what(&write.name) }.into(),
+                        // Of this name alone: others are there already.
+                        (Error::QuotaExceeded, _) => {
+                            SwapError::Full { why: "the ensemble's quota is used up".into() }
+                        }
                         (error, _) => SwapError::Unavailable { why: error.to_string() },
                     },
                 )

@@ -34,7 +34,7 @@ pub fn init(url: &DatabaseUrl, options: &DatabaseOptions) -> Result<Initialised,
     let made = database.make_tables()?;
     let found = database.identity()?;
     // One that was written already is another store's, and only a fence may overwrite it.
-    let identity = if found.recorded.is_none() { database.record_identity()? } else { found };
+    let identity = if found.recorded.is_none() { database.note_identity()? } else { found };
     Ok(Initialised { made, identity })
 }
 

@@ -82,6 +82,6 @@ pub(super) trait Dialect: 'static {
     /// The rows of `tiny_id_token` beside the table; `None` where there is no such table.
     async fn tiny_tokens(connection: &mut Self::Connection) -> Result<Option<Vec<TinyToken>>, Failure>;
 
-    /// Writes the present identity.
-    async fn record_identity(connection: &mut Self::Connection) -> Result<Identity, Failure>;
+    /// Writes the present identity; the time, too, if it is a fence.
+    async fn record_identity(connection: &mut Self::Connection, is_fence: bool) -> Result<Identity, Failure>;
 }

@@ -77,6 +77,9 @@ trait Database: Store {
     /// Makes the tables that are missing; which ones.
     fn make_tables(&mut self) -> Result<Vec<String>, StoreError>;
 
+    /// Writes the store's present identity, which is no fence.
+    fn note_identity(&mut self) -> Result<Identity, StoreError>;
+
     /// Tinyid's tokens, whatever the database's settings are.
     fn tiny_tokens(&mut self) -> Result<Option<Vec<TinyToken>>, StoreError>;
 }
@@ -377,7 +380,7 @@ impl<D: Dialect> Store for DatabaseStore<D> {
     }
 
     fn record_identity(&mut self) -> Result<Identity, StoreError> {
-        Ok(self.run(async |connection| D::record_identity(connection).await)?)
+        Ok(self.run(async |connection| D::record_identity(connection, true).await)?)
     }
 
     fn was_silent(&self) -> bool {
@@ -397,6 +400,10 @@ impl<D: Dialect> Store for DatabaseStore<D> {
 impl<D: Dialect> Database for DatabaseStore<D> {
     fn report(&mut self) -> Result<Report, StoreError> {
         Ok(self.connect()?.report)
+    }
+
+    fn note_identity(&mut self) -> Result<Identity, StoreError> {
+        Ok(self.run(async |connection| D::record_identity(connection, false).await)?)
     }
 
     fn make_tables(&mut self) -> Result<Vec<String>, StoreError> {
@@ -521,7 +528,7 @@ mod tests {
             Ok(None)
         }
 
-        async fn record_identity(connection: &mut u32) -> Result<Identity, Failure> {
+        async fn record_identity(connection: &mut u32, _: bool) -> Result<Identity, Failure> {
             Ok(host(*connection))
         }
     }

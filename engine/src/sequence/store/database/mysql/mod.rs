@@ -183,7 +183,7 @@ impl Dialect for MySql {
         }
     }
 
-    async fn record_identity(connection: &mut Connection) -> Result<Identity, Failure> {
+    async fn record_identity(connection: &mut Connection, is_fence: bool) -> Result<Identity, Failure> {
         let identity = Self::identity(connection).await?;
         if !connection.sql.is_store_table_there() {
             // A statement that makes a table is a transaction of its own.
@@ -191,12 +191,10 @@ impl Dialect for MySql {
             made.map_err(|error| failure(&error))?;
             connection.sql.has_store_table(true);
         }
-        let statements = [
-            sql::BEGIN.to_owned(),
-            connection.sql.record(&identity.current),
-            connection.sql.identity.clone(),
-            "COMMIT".to_owned(),
-        ];
+        let sql = &connection.sql;
+        let statement = if is_fence { sql.record(&identity.current) } else { sql.note(&identity.current) };
+        let statements =
+            [sql::BEGIN.to_owned(), statement, connection.sql.identity.clone(), "COMMIT".to_owned()];
         let replies = connection.transact(&statements).await?;
         read_identity(&replies[2].rows)
     }

@@ -243,11 +243,21 @@ impl Statements {
     }
 
     /// Writes an identity.
+    pub(super) fn note(&self, identity: &str) -> String {
+        let identity = literal(identity);
+        format!(
+            "INSERT INTO {} (`one`, `identity`) VALUES (1, {identity}) ON DUPLICATE KEY UPDATE `identity` = {identity}",
+            self.store_name
+        )
+    }
+
+    /// Writes an identity, and the time of a fence: later than the last one also where a clock was ahead then.
     pub(super) fn record(&self, identity: &str) -> String {
         let identity = literal(identity);
         format!(
-            "INSERT INTO {} (`one`, `identity`, `fenced_at`) VALUES (1, {identity}, now(3)) \
-             ON DUPLICATE KEY UPDATE `identity` = {identity}, `fenced_at` = now(3)",
+            "INSERT INTO {} (`one`, `identity`, `fenced_at`) VALUES (1, {identity}, now(3)) ON DUPLICATE KEY UPDATE \
+             `identity` = {identity}, \
+             `fenced_at` = GREATEST(now(3), COALESCE(`fenced_at` + INTERVAL 1000 MICROSECOND, now(3)))",
             self.store_name
         )
     }

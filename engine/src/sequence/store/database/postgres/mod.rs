@@ -208,7 +208,7 @@ impl Dialect for Postgres {
         }
     }
 
-    async fn record_identity(connection: &mut Connection) -> Result<Identity, Failure> {
+    async fn record_identity(connection: &mut Connection, is_fence: bool) -> Result<Identity, Failure> {
         let identity = Self::identity(connection).await?;
         if !connection.sql.is_store_table_there() {
             connection
@@ -218,7 +218,8 @@ impl Dialect for Postgres {
                 .map_err(|error| failure(&error))?;
             connection.sql.has_store_table(true);
         }
-        let statement = connection.sql.record.clone();
+        let sql = &connection.sql;
+        let statement = if is_fence { sql.record.clone() } else { sql.note.clone() };
         connection.transact(&statement, &[(&identity.current, Type::TEXT)]).await?;
         Self::identity(connection).await
     }

@@ -25,6 +25,8 @@ pub(super) struct Statements {
     pub(super) read: String,
     pub(super) list: String,
     pub(super) raise: String,
+    /// Writes the identity, and with the time of a fence.
+    pub(super) note: String,
     pub(super) record: String,
     pub(super) make_store: String,
     /// `"schema"."xuid_store"`
@@ -173,9 +175,13 @@ impl Statements {
                 "UPDATE {table} t SET {mark} = GREATEST(t.{mark}, $2){touched} WHERE {is} RETURNING {list}",
                 is = is("$1")
             ),
+            note: format!(
+                "INSERT INTO {store_name} (one, identity) VALUES (1, $1) ON CONFLICT (one) DO UPDATE SET identity = $1"
+            ),
+            // Later than the last one also where a clock was ahead then.
             record: format!(
-                "INSERT INTO {store_name} (one, identity, fenced_at) VALUES (1, $1, now()) \
-                 ON CONFLICT (one) DO UPDATE SET identity = $1, fenced_at = now()"
+                "INSERT INTO {store_name} AS s (one, identity, fenced_at) VALUES (1, $1, now()) ON CONFLICT (one) \
+                 DO UPDATE SET identity = $1, fenced_at = GREATEST(now(), s.fenced_at + interval '1 millisecond')"
             ),
             make_store: make_store(&store_name),
             store_name,

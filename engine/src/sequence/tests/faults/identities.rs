@@ -1,0 +1,227 @@
+//! Without a witness: which store it is, and that no mark goes back.
+
+use std::time::Duration;
+
+use super::world;
+use crate::sequence::background::teller::Teller;
+use crate::sequence::store::{Ask, Outcome, SequenceSettings, Store};
+use crate::sequence::tests::{LONG, assert_distinct, clock, named, next, sequence, twice, until};
+use crate::sequence::{ControlError, Demand, NameState, Sequence, SequenceErrorKind, Sequences};
+use crate::sys::guards::Guard;
+
+#[test]
+fn without_a_witness_another_identity_closes_the_names_until_a_fence() {
+    let world = world(2);
+    let mut store = world.database.store(0);
+    let settings = |sequences: Sequences| (sequence(&sequences, "a"), sequences);
+    let builder = Sequences::builder(Box::new(store.clone())).wait(LONG);
+    let (a, sequences) = settings(builder.build().unwrap());
+    let mut ids = vec![a.next_ordered().unwrap()];
+    world.database.replicate(0, 1);
+    store.connect_to(1);
+    let refused = (0..10_000).find_map(|_| a.next_ordered().map(|id| ids.push(id)).err());
+    assert_eq!(refused.unwrap().kind(), SequenceErrorKind::StoreBehind);
+    assert!(ids.len() >= 100, "what is held is used up first");
+    assert!(sequences.status().behind.is_some());
+    assert_eq!(a.figures().state, NameState::Behind);
+    // The fence, as its command does it.
+    store.raise(&named("a"), 5_000).unwrap();
+    store.record_identity().unwrap();
+    until("the fence", || a.try_next_ordered().map(|id| ids.push(id)).is_ok());
+    assert!(*ids.last().unwrap() >= 5_000);
+    assert_distinct(ids);
+}
+
+#[test]
+fn a_store_that_a_program_accepts_is_gone_on_with_at_once() {
+    let world = world(2);
+    let mut store = world.database.store(0);
+    let sequences = Sequences::builder(Box::new(store.clone())).wait(LONG).build().unwrap();
+    let a = sequence(&sequences, "a");
+    let mut ids = vec![a.next_ordered().unwrap()];
+    world.database.replicate(0, 1);
+    store.connect_to(1);
+    let refused = (0..10_000).find_map(|_| a.next_ordered().map(|id| ids.push(id)).err());
+    assert_eq!(refused.unwrap().kind(), SequenceErrorKind::StoreBehind);
+    // Nothing is written into the store: it is not this that opens it.
+    store.raise(&named("a"), 5_000).unwrap();
+    sequences.accept_identity().wait().unwrap();
+    assert_eq!(sequences.status().behind, None);
+    ids.push(a.next_ordered().unwrap());
+    assert!(*ids.last().unwrap() >= 5_000);
+    assert_distinct(ids);
+}
+
+#[test]
+fn without_a_witness_a_mark_that_went_back_closes_the_names_until_a_fence() {
+    let world = world(1);
+    let mut store = world.database.store(0);
+    let sequences = Sequences::builder(Box::new(store.clone())).wait(LONG).build().unwrap();
+    let a = sequence(&sequences, "a");
+    let dump = world.database.dump(0);
+    let mut ids = vec![a.next_ordered().unwrap()];
+    world.database.restore(0, &dump);
+    let refused = (0..10_000).find_map(|_| a.next_ordered().map(|id| ids.push(id)).err());
+    assert_eq!(refused.unwrap().kind(), SequenceErrorKind::StoreBehind);
+    std::thread::sleep(Duration::from_millis(1_500));
+    assert!(a.try_next_ordered().is_err(), "the same identity is no reason to go on");
+    store.raise(&named("a"), 5_000).unwrap();
+    store.record_identity().unwrap();
+    until("the fence", || a.try_next_ordered().map(|id| ids.push(id)).is_ok());
+    assert_distinct(ids);
+}
+
+/// Ids that came twice, where the store is another one and nothing but its identity says so.
+fn twice_of_another_store() -> usize {
+    let world = world(2);
+    let store = world.database.store(0);
+    let (sequences, mut teller) = Sequences::builder(Box::new(store.clone())).assemble_for_test();
+    let a = sequence(&sequences, "a");
+    let mut ids: Vec<u64> = Vec::new();
+    for turn in 0..300 {
+        let mut out = Vec::new();
+        if turn == 10 {
+            // Its marks are ahead of this node's, and behind another node's.
+            world.database.replicate(0, 1);
+            let mut behind = world.database.store(0);
+            let mut granted = Vec::new();
+            let ask = Ask { name: named("a"), count: 10_000, least: 1 };
+            behind.grant(&[ask], &mut granted);
+            let Some(Outcome::Granted { first, end, .. }) = granted.pop() else { panic!("it has ids") };
+            ids.extend(first..end);
+            store.connect_to(1);
+        }
+        let _ = a.try_runs(Demand::any(90), &mut out);
+        ids.extend(out.into_iter().flatten());
+        teller.turn_now();
+    }
+    twice(&ids)
+}
+
+#[test]
+fn another_identity_that_is_not_noticed_repeats_ids() {
+    assert_eq!(twice_of_another_store(), 0);
+    assert!(Guard::without(&[Guard::IdentityCompared], twice_of_another_store) > 0);
+}
+
+/// Ids that came twice, where the store that was left at a fail-over comes back, whose own identity is written in it.
+fn twice_of_a_store_that_was_left() -> usize {
+    let world = world(2);
+    world.create("b", SequenceSettings { step: 100, ..SequenceSettings::default() });
+    let mut store = world.database.store(0);
+    store.record_identity().unwrap();
+    let (sequences, mut teller) = Sequences::builder(Box::new(store.clone())).assemble_for_test();
+    let [a, b] = ["a", "b"].map(|name| sequence(&sequences, name));
+    let mut ids: Vec<u64> = Vec::new();
+    let mut turns = |of: &Sequence, count: u32| {
+        for _ in 0..count {
+            let mut out = Vec::new();
+            let _ = of.try_runs(Demand::any(50), &mut out);
+            ids.extend(out.into_iter().flatten().filter(|_| of.name() == b.name()));
+            teller.turn_now();
+        }
+    };
+    turns(&a, 5);
+    // A fail-over, and its fence.
+    world.database.replicate(0, 1);
+    store.connect_to(1);
+    turns(&a, 5);
+    store.raise(&named("a"), 5_000).unwrap();
+    store.raise(&named("b"), 5_000).unwrap();
+    store.record_identity().unwrap();
+    std::thread::sleep(Duration::from_millis(1_100));
+    turns(&a, 5);
+    assert!(sequences.status().behind.is_none(), "it goes on with the store that was fenced");
+    // Another node goes on there, too.
+    let mut granted = Vec::new();
+    world.database.store(1).grant(&[Ask { name: named("b"), count: 2_000, least: 1 }], &mut granted);
+    let Some(Outcome::Granted { first, end, .. }) = granted.pop() else { panic!("it has ids") };
+    // The old primary is back, without a fence of its own.
+    store.connect_to(0);
+    turns(&b, 300);
+    ids.extend(first..end);
+    twice(&ids)
+}
+
+#[test]
+fn a_store_that_was_left_and_is_gone_back_to_for_its_old_fence_repeats_ids() {
+    assert_eq!(twice_of_a_store_that_was_left(), 0);
+    assert!(Guard::without(&[Guard::FenceIsNews], twice_of_a_store_that_was_left) > 0);
+}
+
+/// Numbers that came twice, where a node went over to a store that it could not write down, was killed, and went back to the
+/// one that it had left; and whether it was told meanwhile that this waits for the folder.
+fn twice_after_a_fail_over_on_a_full_disk() -> (usize, bool) {
+    let (world, folder) = (world(2), tempfile::tempdir().unwrap());
+    world.database.store(0).record_identity().unwrap();
+    world.database.replicate(0, 1);
+    let life = |host: usize| {
+        let store = Box::new(world.database.store(host));
+        let builder = Sequences::builder(store).records(Box::new(world.records.clone()));
+        builder.witness(false).data_dir(folder.path()).assemble_for_test()
+    };
+    let take = |sequences: &Sequences, teller: &mut Teller, ids: &mut Vec<u64>| {
+        let a = sequence(sequences, "a");
+        for _ in 0..3_000 {
+            match a.try_next_ordered() {
+                Ok(id) => ids.push(id),
+                Err(_) => teller.turn_now(),
+            }
+        }
+    };
+    let mut ids = Vec::new();
+    let (first, mut teller) = life(0);
+    take(&first, &mut teller, &mut ids);
+    // A fail-over, with a fence.
+    world.database.store(1).raise(&named("a"), 10_000).unwrap();
+    world.database.store(1).record_identity().unwrap();
+    let (second, mut teller) = life(1);
+    // Nothing can be put in the place of this.
+    let (file, kept) = (folder.path().join("sequences.store"), folder.path().join("kept"));
+    std::fs::rename(&file, &kept).unwrap();
+    std::fs::create_dir_all(file.join("full")).unwrap();
+    take(&second, &mut teller, &mut ids);
+    let waits = second.status().behind.is_some_and(|why| why.contains("can't remember"));
+    // Killed; the disk has room again.
+    std::fs::remove_dir_all(&file).unwrap();
+    std::fs::rename(&kept, &file).unwrap();
+    let (third, mut teller) = life(0);
+    take(&third, &mut teller, &mut ids);
+    (twice(&ids), waits)
+}
+
+#[test]
+fn a_store_that_can_not_be_written_down_is_not_gone_on_with() {
+    assert_eq!(twice_after_a_fail_over_on_a_full_disk(), (0, true));
+    let (twice, waits) = Guard::without(&[Guard::IdentityIsKept], twice_after_a_fail_over_on_a_full_disk);
+    assert!(twice > 0 && !waits);
+}
+
+#[test]
+fn a_store_that_could_not_be_written_down_is_gone_on_with_once_it_can() {
+    let (world, folder, clock) = (world(1), tempfile::tempdir().unwrap(), clock());
+    let builder = Sequences::builder(Box::new(world.database.store(0))).clock(clock.clone());
+    let (sequences, mut teller) = builder.data_dir(folder.path()).assemble_for_test();
+    let file = folder.path().join("sequences.store");
+    std::fs::create_dir_all(file.join("full")).unwrap();
+    let a = sequence(&sequences, "a");
+    for _ in 0..5 {
+        assert!(a.try_next_ordered().is_err());
+        clock.pass(Duration::from_secs(2));
+        teller.turn_now();
+    }
+    assert!(teller_refuses_to_accept(&sequences, &mut teller));
+    std::fs::remove_dir_all(&file).unwrap();
+    clock.pass(Duration::from_secs(2));
+    teller.turn_now();
+    // What was granted meanwhile is a gap.
+    assert!(next(&a, || teller.turn_now()) > 1);
+    assert_eq!(sequences.status().behind, None);
+}
+
+/// Whether an operator who wants the store to be gone on with is told that this cannot be written down.
+fn teller_refuses_to_accept(sequences: &Sequences, teller: &mut Teller) -> bool {
+    let reply = sequences.accept_identity();
+    teller.turn_now();
+    matches!(reply.wait(), Err(ControlError::Refused { why }) if why.contains("written down"))
+}
