@@ -295,12 +295,11 @@ impl Producer {
     /// Gives ids to calls that wait: fresh ids first, then the reserve.
     fn serve(&mut self, gate: &mut Gate, now: &Now) -> Service {
         let (shared, reserve, ledger) = (&self.shared, &mut self.reserve, &self.ledger);
-        let stride = shared.layout.stride();
         let tick = now.tick.unwrap_or(0);
         let mut unswept = 0..PARTITIONS;
         gate.serve(now, &shared.counters.tickets_in, |minter, part, most| {
             loop {
-                if let Some(run) = reserve.fresh.take(most, stride) {
+                if let Some(run) = reserve.fresh_run(tick, most) {
                     return Some((ledger.to_ticket(run), Tier::Queue));
                 }
                 if let Some(block) = shared.pop_queue() {

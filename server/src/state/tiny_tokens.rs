@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::thread;
 use std::time::Duration;
@@ -122,7 +123,10 @@ impl TinyTokens {
 fn keep_reading(tokens: &Weak<TinyTokens>, pauses: Pauses, read: &mut dyn FnMut() -> Reading) {
     let mut is_failing = false;
     loop {
-        let reading = read();
+        // Tokio panics where the system has no thread left for the database's client. The next reading may have one.
+        let reading = catch_unwind(AssertUnwindSafe(&mut *read)).unwrap_or_else(|_| {
+            Err(StoreError::Away { why: "the reading panicked, and said why in the log".to_owned() })
+        });
         let Some(tokens) = tokens.upgrade() else { return };
         let pause = match reading {
             // Renamed, or this host of the database has none: whom it kept out must not come in by that.
@@ -214,6 +218,24 @@ mod tests {
         }
         hand.send(Ok(Some(vec![row("new", "orders")]))).unwrap();
         hand.send(away()).unwrap();
+        assert_eq!((judge("old"), judge("new")), (Verdict::Unknown, Verdict::Known));
+    }
+
+    #[test]
+    fn a_reading_that_panics_is_one_that_failed_and_the_next_one_comes_all_the_same() {
+        // As where the system has no thread left: `Some` is what is read, `None` panics.
+        let (hand, handed) = std::sync::mpsc::sync_channel::<Option<&str>>(0);
+        let pauses = Pauses { read: Duration::ZERO, failed: Duration::ZERO };
+        let read = move || match handed.recv() {
+            Ok(Some(token)) => Ok(Some(vec![row(token, "orders")])),
+            Ok(None) => panic!("OS can't spawn worker thread"),
+            Err(_) => Err(StoreError::Away { why: "the test is over".into() }),
+        };
+        let tokens = TinyTokens::follow_at(pauses, read).unwrap();
+        for said in [Some("old"), None, Some("new"), None] {
+            hand.send(said).expect("nothing is read any more");
+        }
+        let judge = |secret: &str| tokens.judge(secret.as_bytes(), b"orders");
         assert_eq!((judge("old"), judge("new")), (Verdict::Unknown, Verdict::Known));
     }
 }

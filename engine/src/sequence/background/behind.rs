@@ -179,8 +179,9 @@ impl Teller {
         behind.look_at = boot + SECOND;
         let behind = behind.clone();
         let Ok(found) = self.store.identity() else { return Some(Duration::from_secs(1)) };
-        // Not where a dump brings an older time back, or is about to.
-        let was_fenced = is_later(found.fenced.as_ref(), behind.fenced.as_ref());
+        // Not where a dump brings an older time back, or is about to: it puts back one table behind the other.
+        let before = behind.fenced.as_ref().or(self.known.fenced());
+        let was_fenced = is_later(found.fenced.as_ref(), before);
         let is_open = match self.known.shows(&found) {
             Shows::Fenced => true,
             Shows::Known | Shows::First => was_fenced || !behind.by_mark,

@@ -180,9 +180,8 @@ impl KnownIdentity {
             None => found.fenced != seen.fenced && (seen.fenced.is_some() || seen.is_read),
         });
         // A store that was never fenced has its identity from `xuid sequence init`, which raises no mark.
-        found.fenced.is_some()
-            && is_news
-            && times(found.fenced.as_ref(), known.fenced.as_ref()).is_none_or(|(found, known)| found >= known)
+        // Nor is one that the known store tells of as well: it is a copy of this one, which has gone on since.
+        is_news && is_later(found.fenced.as_ref(), known.fenced.as_ref())
     }
 
     /// Notes when a store that is not gone on with was fenced, if that could not be read before: a later fence is one that is
@@ -270,6 +269,11 @@ impl KnownIdentity {
 
     pub(crate) fn known(&self) -> Option<&str> {
         self.known.as_ref().map(|known| known.identity.as_str())
+    }
+
+    /// When the known store was fenced last, as it told at any time.
+    pub(crate) fn fenced(&self) -> Option<&String> {
+        self.known.as_ref()?.fenced.as_ref()
     }
 }
 
@@ -371,6 +375,16 @@ mod tests {
             assert_eq!(goes_on_after(now, now), [true, true]);
             let goes_on = Guard::without(&[Guard::WitnessChangeFenced], || goes_on_after(before, now));
             assert_eq!(goes_on, [true, true]);
+        }
+    }
+
+    /// A replica that was promoted, and that was gone on with without a fence: with a witness none was needed.
+    #[test]
+    fn a_store_is_not_gone_back_to_for_the_fence_that_its_copy_tells_of() {
+        for at in ["100", "on monday"] {
+            let mut known = KnownIdentity::default();
+            known.learn(&Identity { fenced: Some(at.to_owned()), ..identity("b", Some("a")) }).unwrap();
+            assert!(matches!(known.shows(&fenced("a", at)), Shows::Other(_)), "{at}");
         }
     }
 

@@ -479,3 +479,28 @@ fn a_store_is_not_accepted_where_the_change_of_the_witness_cannot_be_written_dow
     teller.turn_now();
     assert!(matches!(reply.wait(), Err(ControlError::Refused { .. })));
 }
+
+/// Where its user could not read what is written in the store, or nothing was: else no fence would ever be one that is news.
+#[test]
+fn the_first_fence_that_can_be_read_is_noted_and_the_next_one_opens_the_names() {
+    let (world, folder, clock) = (world(), tempfile::tempdir().unwrap(), clock());
+    let life = |witness| {
+        let builder = world.in_folder(folder.path()).clock(clock.clone());
+        builder.witness(witness).assemble_for_test()
+    };
+    let (first, mut teller) = life(false);
+    next(&sequence(&first, "a"), || teller.turn_now());
+    drop((first, teller));
+    let (second, mut teller) = life(true);
+    let a = sequence(&second, "a");
+    assert!(a.try_next_ordered().is_err());
+    teller.turn_now();
+    assert!(second.status().behind.is_some());
+    let mut store = world.database.store(0);
+    for is_open in [false, true] {
+        store.record_identity().unwrap();
+        clock.pass(Duration::from_secs(2));
+        teller.turn_now();
+        assert_eq!(second.status().behind.is_none(), is_open);
+    }
+}

@@ -189,6 +189,14 @@ impl Reserve {
         if burst { self.old(tick)?.take_block(longest, stride) } else { None }
     }
 
+    /// A run of fresh ids for a caller that waits. What became too old where the engine's time went ahead in a step is dropped:
+    /// it would be gathered in vain.
+    pub(crate) fn fresh_run(&mut self, tick: u64, most: u32) -> Option<Run> {
+        let (oldest, stride) = (self.oldest(tick), self.stride());
+        self.tally.expired += self.fresh.expire(oldest, stride);
+        self.fresh.take(most, stride)
+    }
+
     /// A run of old ids for a caller that waits.
     pub(crate) fn run(&mut self, tick: u64, most: u32) -> Option<Run> {
         let stride = self.stride();

@@ -132,6 +132,29 @@ test('a name that is looked up for long is looked up once', async (t) => {
   assert.equal(asked.length, 1);
 });
 
+test('a name is looked up again for each connection', async (t) => {
+  // It looks up where it is to listen.
+  const fake = await Fake.start();
+  t.after(() => fake.close());
+  const { lookup } = dns;
+  let asked = 0;
+  t.after(() => {
+    dns.lookup = lookup;
+  });
+  dns.lookup = (host, options, callback) => {
+    asked += 1;
+    const found = options.all ? [[{ address: '127.0.0.1', family: 4 }]] : ['127.0.0.1', 4];
+    setImmediate(() => callback(null, ...found));
+  };
+  const name = `ids.test:${fake.server.address().port}`;
+  for (let dialed = 1; dialed <= 2; dialed += 1) {
+    const [client, peer] = await soon(Promise.all([connect(name), fake.greet()]));
+    peer.socket.destroy();
+    await soon(client.close());
+    assert.equal(asked, dialed);
+  }
+});
+
 test('a call that gives up in line is not sent', async (t) => {
   const { client, peer } = await pair(t, { timeoutMs: 300 }, { max_in_flight: 1 });
   const calls = [client.next(), client.next()];

@@ -152,7 +152,9 @@ def early():
 if kind == "early":
     import uwsgidecorators
     uwsgidecorators.postfork(early)
-register, os.register_at_fork = os.register_at_fork, lambda **_: None
+register = os.register_at_fork
+if kind != "twice":
+    os.register_at_fork = lambda **_: None
 from xuid_client import Client
 os.register_at_fork = register
 client = Client(sys.argv[1], token="")
@@ -192,6 +194,24 @@ time.sleep(0.5)
 print(time.process_time() - before)
 """
 
+TWICE = EMBEDDED + """
+read, write = os.pipe()
+if not os.fork():
+    # As where uWSGI calls what is registered, too (py-call-osafterfork), and that draws.
+    next(ids)
+    link = client._fleet._link
+    uwsgi.post_fork_hook()
+    # So that the refill has nothing to do.
+    time.sleep(0.2)
+    before = time.process_time()
+    time.sleep(0.5)
+    is_same = client._fleet._link is link and link.is_serving
+    os.write(write, b"%d %f" % (is_same, time.process_time() - before))
+    os._exit(0)
+os.close(write)
+print(os.fdopen(read).read())
+"""
+
 STRANGER = """
 import xuid_client
 client = xuid_client.Client("127.0.0.1:1", token="")
@@ -226,6 +246,28 @@ service = Service()
 """
 
 
+DEEP = """
+import contextlib, os, sys
+from xuid_client import Client
+client = Client(sys.argv[1], token="")
+
+def deep(left):
+    if left:
+        return deep(left - 1)
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    os.waitpid(child, 0)
+
+sys.setrecursionlimit(200)
+for left in range(150, 200):
+    with contextlib.suppress(RecursionError):
+        deep(left)
+sys.setrecursionlimit(1_000)
+print(client.next())
+"""
+
+
 def ran(program, *arguments):
     folder = pathlib.Path(process.__file__).parents[1]
     done = subprocess.run(
@@ -243,6 +285,9 @@ class Untold(Stories):
         parents, childs = (line.split() for line in ran(DRAWS, self.mill().address).splitlines())
         self.assertEqual((len(parents), len(childs)), (100, 21))
         self.assertEqual(set(parents) & set(childs), set())
+
+    def test_a_fork_at_the_limit_of_recursion_ends(self):
+        self.assertGreater(int(ran(DEEP, self.mill().address)), 0)
 
     def test_what_a_hook_has_begun_before_a_child_is_told_goes_on_there_in_peace(self):
         is_same, busy = ran(GOES_ON, self.mill().address).split()
@@ -338,6 +383,11 @@ class Workers(Stories):
     def test_the_process_that_loaded_the_program_goes_on_in_peace_as_a_worker(self):
         drawn, busy = self.worker(ALONE, "none")
         self.assertGreater(int(drawn), 1)
+        self.assertLess(float(busy), 0.25)
+
+    def test_what_a_worker_has_begun_before_it_is_told_once_more_goes_on_in_peace(self):
+        is_same, busy = self.worker(TWICE, "twice")[0].split()
+        self.assertEqual(is_same, "1", "the worker's own connection was closed")
         self.assertLess(float(busy), 0.25)
 
     def test_a_strangers_module_of_the_name_of_uwsgis_is_not_imported(self):

@@ -119,6 +119,27 @@ class Addresses:
                 self.assertGreater(client.next(), 0)
             self.assertGreater(time.monotonic() - begin, 0.9, "the first address was silent")
 
+    def test_a_name_is_looked_up_again_for_each_connection(self):
+        fakes = [self.fake(), self.fake()]
+        left, inner = list(fakes), socket.getaddrinfo
+
+        def looks_up(host, *others, **named):
+            if host != "ids.test":
+                # Of a thread that another test left.
+                return inner(host, *others, **named)
+            host, port = left.pop(0).address.split(":")
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, int(port)))]
+
+        client = self.client("ids.test:1")
+        with mock.patch.object(socket, "getaddrinfo", looks_up):
+            for fake in fakes:
+                calling = self.begin(client.next)
+                peer = fake.greet()
+                peer.answer(1)
+                self.assertEqual(calling.result(PATIENCE), 1)
+                peer.close()
+                until(lambda: not client.is_connected)
+
     def test_waits_without_an_end_are_allowed(self):
         client = self.client(self.mill().address, connect_timeout=math.inf, timeout=math.inf, retry_for=math.inf)
         self.assertGreater(client.next(), 0)

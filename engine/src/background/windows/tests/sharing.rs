@@ -187,6 +187,26 @@ fn a_pass_of_service_ends_long_before_all_that_a_grant_brought_is_given_out() {
     assert!(given <= 1 << 24, "{given} ids in one pass under the gate's lock");
 }
 
+/// The wall was set ahead: what was fresh is too old for a call that waits, which would gather all of it in vain.
+#[test]
+fn ids_that_became_too_old_are_gathered_for_no_call() {
+    let mut driven = spent();
+    let _waiting = ask(&driven, 1, Order::Any, &Caller::default());
+    let (layout, shared) = (driven.engine.layout(), driven.engine.shared().clone());
+    let tick = layout.tick_at_ns(driven.clock.read().wall).unwrap();
+    let first = layout.encode(tick - 4_000_000, 9, 0).raw();
+    let old = xuid_spill::Extent { first, len: layout.sequences(), ticks: 1_000 };
+    let reserve = &mut driven.assembly.producer.reserve;
+    let expired = reserve.tally.expired;
+    reserve.tally.replayed += old.ids();
+    reserve.fresh.push(old);
+    let before = shared.counters.tickets_in.value();
+    driven.assembly.producer.turn();
+    let given = shared.counters.tickets_in.value() - before;
+    assert!(given <= u64::from(LARGE), "{given} ids");
+    assert_eq!(driven.assembly.producer.reserve.tally.expired - expired, old.ids());
+}
+
 #[test]
 fn calls_beyond_a_bound_are_told_to_come_back_and_take_no_memory() {
     let mut driven = spent();

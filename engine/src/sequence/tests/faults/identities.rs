@@ -5,7 +5,9 @@ use std::time::Duration;
 use super::world;
 use crate::sequence::background::teller::Teller;
 use crate::sequence::store::{Ask, Outcome, SequenceSettings, Store};
-use crate::sequence::tests::{LONG, assert_distinct, clock, named, next, sequence, twice, until};
+use crate::sequence::tests::{
+    LONG, assert_distinct, clock, named, next, sequence, take_in_turns, twice, until,
+};
 use crate::sequence::{ControlError, Demand, NameState, Sequence, SequenceErrorKind, Sequences};
 use crate::sys::guards::Guard;
 
@@ -69,6 +71,50 @@ fn without_a_witness_a_mark_that_went_back_closes_the_names_until_a_fence() {
     store.record_identity().unwrap();
     until("the fence", || a.try_next_ordered().map(|id| ids.push(id)).is_ok());
     assert_distinct(ids);
+}
+
+/// Ids that came twice where a dump is put back beside servers, one table after the other: the rows, and behind them what it
+/// has of fences. Of `xuid_store` there is nothing meanwhile, or still what was in it.
+fn twice_of_a_dump_in_parts(is_nothing_there: bool) -> usize {
+    let (world, clock) = (world(1), clock());
+    world.create("b", SequenceSettings { step: 100, ..SequenceSettings::default() });
+    let mut store = world.database.store(0);
+    let rows = world.database.dump(0);
+    store.record_identity().unwrap();
+    let whole = world.database.dump(0);
+    store.record_identity().unwrap();
+    let still = world.database.dump(0);
+    let builder = Sequences::builder(Box::new(store.clone())).clock(clock.clone());
+    let (sequences, mut teller) = builder.assemble_for_test();
+    let [a, b] = ["a", "b"].map(|name| sequence(&sequences, name));
+    next(&a, || teller.turn_now());
+    // Another node uses the other name.
+    let mut granted = Vec::new();
+    store.grant(&[Ask { name: named("b"), count: 2_000, least: 1 }], &mut granted);
+    let Some(Outcome::Granted { first, end, .. }) = granted.pop() else { panic!("it has ids") };
+    let mut ids: Vec<u64> = (first..end).collect();
+    world.database.restore(0, if is_nothing_there { &rows } else { &still });
+    take_in_turns(10, &a, &mut Vec::new(), || teller.turn_now());
+    assert!(sequences.status().behind.is_some());
+    world.database.restore(0, &whole);
+    // As the grant that was thrown away had moved it.
+    store.raise(&named("a"), 1_000).unwrap();
+    clock.pass(Duration::from_secs(2));
+    take_in_turns(20, &b, &mut ids, || teller.turn_now());
+    let twice = twice(&ids);
+    store.raise(&named("b"), 5_000).unwrap();
+    store.record_identity().unwrap();
+    clock.pass(Duration::from_secs(2));
+    teller.turn_now();
+    assert!(sequences.status().behind.is_none(), "that is news");
+    twice
+}
+
+#[test]
+fn names_that_a_mark_closed_are_not_opened_by_an_old_fence_that_a_dump_brings_back() {
+    for is_nothing_there in [true, false] {
+        assert_eq!(twice_of_a_dump_in_parts(is_nothing_there), 0, "nothing there: {is_nothing_there}");
+    }
 }
 
 /// Ids that came twice, where the store is another one and nothing but its identity says so.

@@ -45,9 +45,14 @@ def tell_of_forks(holder: Any) -> None:
 
 def _all_holders() -> list[Any]:
     while True:
-        # Another thread may add to them meanwhile.
-        with contextlib.suppress(RuntimeError):
+        try:
             return list(_holders)
+        except RecursionError:
+            # A RuntimeError as well, and it would come again and again.
+            raise
+        except RuntimeError:
+            # Another thread has added to them meanwhile.
+            continue
 
 
 class _Forking(threading.local):

@@ -9,18 +9,24 @@
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::process;
-use std::sync::{Arc, Mutex, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::thread;
+use std::time::Duration;
 
 use tokio::sync::watch;
+
+use crate::process::Process;
+
+/// How often, and how long after the last time, the list is tried: for longer than a thread takes to begin.
+const TRIES: usize = 500;
+const PAUSE: Duration = Duration::from_micros(50);
 
 /// What was found; an error in its words, since several may wait for it.
 type Found = Result<Vec<SocketAddr>, (io::ErrorKind, String)>;
 
 /// A name that is being looked up.
 struct UnderWay {
-    process: u32,
+    process: Process,
     name: Arc<str>,
     found: watch::Receiver<Option<Found>>,
 }
@@ -37,20 +43,27 @@ pub(super) async fn look_up(server: &Arc<str>, thread: thread::Builder) -> io::R
     found.unwrap_or_else(|| Ok(Vec::new())).map_err(|(kind, why)| io::Error::new(kind, why))
 }
 
+/// The list; `None` where a thread of a parent has it, for good. Another dial has it for as long as a thread takes to begin.
+fn list() -> Option<MutexGuard<'static, Vec<UnderWay>>> {
+    for _ in 0..TRIES {
+        match UNDER_WAY.try_lock() {
+            Ok(under_way) => return Some(under_way),
+            Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => thread::sleep(PAUSE),
+        }
+    }
+    None
+}
+
 /// Begins a look-up, if none of that name is under way.
 fn begin(
     server: &Arc<str>,
     thread: thread::Builder,
     resolve: impl FnOnce(&str) -> io::Result<Vec<SocketAddr>> + Send + 'static,
 ) -> io::Result<watch::Receiver<Option<Found>>> {
-    // Not waited for: a thread of a parent may have it for good.
-    let mut under_way = match UNDER_WAY.try_lock() {
-        Ok(under_way) => Some(under_way),
-        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-        Err(TryLockError::WouldBlock) => None,
-    };
+    let mut under_way = list();
     if let Some(under_way) = &mut under_way {
-        let is_mine = |one: &UnderWay| one.process == process::id() && one.found.borrow().is_none();
+        let is_mine = |one: &UnderWay| one.process.check().is_ok() && one.found.borrow().is_none();
         under_way.retain(|one| is_mine(one) && one.found.has_changed().is_ok());
         if let Some(one) = under_way.iter().find(|one| one.name == *server) {
             return Ok(one.found.clone());
@@ -69,7 +82,7 @@ fn begin(
         io::Error::new(error.kind(), why)
     })?;
     if let Some(under_way) = &mut under_way {
-        under_way.push(UnderWay { process: process::id(), name: Arc::clone(server), found: found.clone() });
+        under_way.push(UnderWay { process: Process::this(), name: Arc::clone(server), found: found.clone() });
     }
     Ok(found)
 }
@@ -104,5 +117,40 @@ mod tests {
         let found = first.wait_for(Option::is_some).await.unwrap().clone();
         assert_eq!(found, Some(Ok(vec![address])));
         assert_eq!(look_up(&Arc::from("127.0.0.1:9"), thread::Builder::new()).await.unwrap(), [address]);
+    }
+
+    #[tokio::test]
+    async fn a_name_takes_one_thread_though_another_dial_has_the_list_for_a_moment() {
+        let name: Arc<str> = Arc::from("for-a-moment.test:1");
+        let (has, had) = mpsc::channel();
+        let holding = thread::spawn(move || {
+            let held = UNDER_WAY.lock();
+            has.send(()).unwrap();
+            thread::sleep(Duration::from_millis(2));
+            drop(held);
+        });
+        had.recv().unwrap();
+        let (answer, waits) = mpsc::channel::<()>();
+        let resolve = move |_: &str| {
+            let _ = waits.recv();
+            Ok(Vec::new())
+        };
+        let first = begin(&name, thread::Builder::new(), resolve).unwrap();
+        holding.join().unwrap();
+        let again = begin(&name, thread::Builder::new(), |_: &str| Ok(Vec::new())).unwrap();
+        assert!(again.same_channel(&first), "each has a thread of its own");
+        drop(answer);
+    }
+
+    #[tokio::test]
+    async fn a_look_up_that_a_parent_began_is_not_waited_for() {
+        let name: Arc<str> = Arc::from("of-a-parent.test:1");
+        // Its thread is not there.
+        let (_tell, parents) = watch::channel(None);
+        let process = Process::known_by_id(std::process::id() + 1);
+        let under_way = UnderWay { process, name: Arc::clone(&name), found: parents.clone() };
+        list().unwrap().push(under_way);
+        let own = begin(&name, thread::Builder::new(), |_: &str| Ok(Vec::new())).unwrap();
+        assert!(!own.same_channel(&parents));
     }
 }
