@@ -26,8 +26,9 @@ struct Shared {
     closed: BTreeSet<String>,
     faults: VecDeque<Option<RecordFault>>,
     away: bool,
-    /// How often they were maintained.
+    /// How often they were maintained, and listed.
     maintained: u32,
+    listed: u32,
     /// Called once, before the next change.
     before_swap: Option<Box<dyn FnOnce() + Send>>,
 }
@@ -103,6 +104,12 @@ impl MemoryRecords {
         lock(&self.shared).maintained
     }
 
+    /// How often they were listed.
+    #[must_use]
+    pub fn listed(&self) -> u32 {
+        lock(&self.shared).listed
+    }
+
     /// Loses a record, as no registry may.
     pub fn lose(&self, name: &str) {
         lock(&self.shared).rows.remove(name);
@@ -176,6 +183,7 @@ impl SequenceRecords for MemoryRecords {
 
     fn list(&mut self, prefix: &str, after: &str, limit: usize) -> Result<Vec<SequenceEntry>, ReadError> {
         let mut shared = lock(&self.shared);
+        shared.listed += 1;
         if shared.fault().is_some() {
             return Err(ReadError::Unavailable { why: "it is away".into() });
         }

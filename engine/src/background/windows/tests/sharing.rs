@@ -167,22 +167,33 @@ fn a_call_whose_caller_pauses_is_ended_in_time_although_nothing_else_is_due() {
     }
 }
 
+/// All ids of so many ticks, the first of them so many ticks ago, as a spill brings them.
+fn brought(driven: &mut Driven, ago: u64, ticks: u32) -> xuid_spill::Extent {
+    let layout = driven.engine.layout();
+    let tick = layout.tick_at_ns(driven.clock.read().wall).unwrap();
+    let first = layout.encode(tick - ago, 9, 0).raw();
+    let brought = xuid_spill::Extent { first, len: layout.sequences(), ticks };
+    // As `Reserve::granted` counts it.
+    driven.assembly.producer.reserve.tally.replayed += brought.ids();
+    brought
+}
+
+/// How many ids calls that wait are given in a turn.
+fn given_in_a_turn(driven: &mut Driven) -> u64 {
+    let shared = driven.engine.shared().clone();
+    let before = shared.counters.tickets_in.value();
+    driven.assembly.producer.turn();
+    shared.counters.tickets_in.value() - before
+}
+
 /// No other thread gets to the gate while a pass of service lasts, and a grant may bring 64 s of land at once.
 #[test]
 fn a_pass_of_service_ends_long_before_all_that_a_grant_brought_is_given_out() {
     let mut driven = spent();
     let _all = ask(&driven, 2_000, Order::Any, &Caller::default());
-    let (layout, shared) = (driven.engine.layout(), driven.engine.shared().clone());
-    let tick = layout.tick_at_ns(driven.clock.read().wall).unwrap();
-    let first = layout.encode(tick - 70_000, 9, 0).raw();
-    let grant = xuid_spill::Extent { first, len: layout.sequences(), ticks: 64_000 };
-    // As `Reserve::granted` counts it.
-    let reserve = &mut driven.assembly.producer.reserve;
-    reserve.tally.replayed += grant.ids();
-    reserve.keep([grant]);
-    let before = shared.counters.tickets_in.value();
-    driven.assembly.producer.turn();
-    let given = shared.counters.tickets_in.value() - before;
+    let grant = brought(&mut driven, 70_000, 64_000);
+    driven.assembly.producer.reserve.keep([grant]);
+    let given = given_in_a_turn(&mut driven);
     // 65,536 quanta, some milliseconds.
     assert!(given <= 1 << 24, "{given} ids in one pass under the gate's lock");
 }
@@ -192,17 +203,11 @@ fn a_pass_of_service_ends_long_before_all_that_a_grant_brought_is_given_out() {
 fn ids_that_became_too_old_are_gathered_for_no_call() {
     let mut driven = spent();
     let _waiting = ask(&driven, 1, Order::Any, &Caller::default());
-    let (layout, shared) = (driven.engine.layout(), driven.engine.shared().clone());
-    let tick = layout.tick_at_ns(driven.clock.read().wall).unwrap();
-    let first = layout.encode(tick - 4_000_000, 9, 0).raw();
-    let old = xuid_spill::Extent { first, len: layout.sequences(), ticks: 1_000 };
+    let old = brought(&mut driven, 4_000_000, 1_000);
     let reserve = &mut driven.assembly.producer.reserve;
     let expired = reserve.tally.expired;
-    reserve.tally.replayed += old.ids();
     reserve.fresh.push(old);
-    let before = shared.counters.tickets_in.value();
-    driven.assembly.producer.turn();
-    let given = shared.counters.tickets_in.value() - before;
+    let given = given_in_a_turn(&mut driven);
     assert!(given <= u64::from(LARGE), "{given} ids");
     assert_eq!(driven.assembly.producer.reserve.tally.expired - expired, old.ids());
 }
