@@ -13,6 +13,8 @@ use std::time::Duration;
 pub use supervisor::{Observation, Supervisor, Thresholds};
 pub use verdict::{Course, Verdict, Verdicts};
 
+pub(crate) use crate::sys::boot::boot_ns;
+
 /// In nanoseconds.
 pub(crate) const SECOND: u64 = 1_000_000_000;
 
@@ -60,12 +62,6 @@ fn wall_ns() -> u64 {
     #[expect(clippy::disallowed_methods, reason = "this is the one place where the wall clock enters")]
     let now = std::time::SystemTime::now();
     now.duration_since(std::time::UNIX_EPOCH).map_or(0, nanos)
-}
-
-pub(crate) fn boot_ns() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    // Boot time is never negative, and 2^64 ns are 584 years.
-    time.tv_sec.cast_unsigned().wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec.cast_unsigned())
 }
 
 /// A duration in nanoseconds, at most `u64::MAX`.

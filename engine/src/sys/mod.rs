@@ -1,7 +1,10 @@
 //! What everything else stands on: atomics, words that a fork voids, wake-ups, files that are whole or absent, log
-//! lines that wait, and the guards and crash points of tests.
+//! lines that wait, the threads of clients, and the guards and crash points of tests.
 
 pub(crate) mod atomics;
+pub(crate) mod boot;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "zookeeper"))]
+pub(crate) mod client_thread;
 #[cfg(any(test, feature = "crash-points"))]
 pub mod crash_points;
 pub(crate) mod deferred_log;

@@ -1,9 +1,8 @@
 //! One session after another with an ensemble, used from one thread that waits for each answer.
 //!
-//! The client is asynchronous and keeps its session alive by itself, on the one thread of a runtime that belongs to
-//! this link; the thread that asks blocks until there is an answer, or until too long. The client says lines on that
-//! thread, and a subscriber of the log may stand still there. So the thread that asks polls the request itself, and
-//! keeps the time.
+//! The client is asynchronous and keeps its session alive by itself, on a thread that belongs to this link
+//! ([`ClientThread`]); the thread that asks blocks until there is an answer, or until too long. The client says lines on
+//! that thread, and a subscriber of the log may stand still there.
 //!
 //! # Invariants
 //! - I1 nothing is asked while the session is known to be disconnected: what the client queues then lands seconds
@@ -18,13 +17,9 @@
 //!   no client of one on which the ensemble knows nobody.
 
 use std::cell::Cell;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
-use std::thread;
 use std::time::Duration;
 
-use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use zookeeper_client::{Acls, Client, CreateMode, Error, SessionState, StateWatcher};
 
@@ -33,8 +28,8 @@ use super::target::{AuthScheme, Credentials, ZooKeeperOptions, ZooKeeperUrl};
 use crate::clock::boot_ns;
 use crate::registry::Connection;
 use crate::registry::connection::News;
+use crate::sys::client_thread::ClientThread;
 use crate::sys::deferred_log;
-use crate::sys::wake::unpark_current;
 
 /// How long a clean leave may take: the ensemble answers in milliseconds, or is away and ends the session itself.
 const LEAVE: Duration = Duration::from_secs(1);
@@ -95,9 +90,9 @@ impl Failure {
 
 /// The link.
 pub(super) struct Link {
-    // The client before the runtime, which it needs to end.
+    // The client before its thread, which it needs to end.
     session: Option<Session>,
-    runtime: Option<Runtime>,
+    client_thread: ClientThread,
     url: ZooKeeperUrl,
     options: ZooKeeperOptions,
     connection: Arc<Connection>,
@@ -133,23 +128,11 @@ impl Link {
     /// A link that has no session yet.
     pub(super) fn new(url: &ZooKeeperUrl, options: &ZooKeeperOptions) -> Result<Self, ZooKeeperError> {
         let connection = Arc::new(Connection::default());
-        let (begins, ends) = (connection.clone(), connection.clone());
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name("xuid-zookeeper")
-            .on_thread_start(move || begins.thread_begins(thread::current().id()))
-            .on_thread_stop(move || ends.thread_ends(thread::current().id()))
-            .enable_time()
-            .build()
+        let client = ClientThread::start("xuid-zookeeper")
             .map_err(|source| ZooKeeperError::System { action: "start a thread for ZooKeeper", source })?;
-        Ok(Self {
-            session: None,
-            runtime: Some(runtime),
-            url: url.clone(),
-            options: options.clone(),
-            connection,
-            failed: None,
-        })
+        connection.thread_begins(client.id());
+        let (url, options) = (url.clone(), options.clone());
+        Ok(Self { session: None, client_thread: client, url, options, connection, failed: None })
     }
 
     pub(super) fn url(&self) -> &ZooKeeperUrl {
@@ -235,7 +218,7 @@ impl Link {
         if client.state() == SessionState::Disconnected {
             self.connection.told(&DISCONNECTED);
         }
-        let watch = self.runtime().spawn(watch(states, self.connection.clone(), number, self.denial()));
+        let watch = self.client_thread.spawn(watch(states, self.connection.clone(), number, self.denial()));
         let is_dead = Cell::new(false);
         self.session = Some(Session { is_dead, root: connected, client: client.clone(), known_at, watch });
         crash_point!(SessionNew);
@@ -305,33 +288,19 @@ impl Link {
     #[cfg(test)]
     pub(super) fn hold_up(&self, time: Duration) {
         let (begun, begins) = std::sync::mpsc::channel();
-        self.runtime().spawn(async move {
+        self.client_thread.spawn(async move {
             let _ = begun.send(());
-            thread::sleep(time);
+            std::thread::sleep(time);
         });
         let _ = begins.recv();
     }
 
-    /// Waits for an answer.
+    /// Waits for an answer, but no longer than an answer may take (I3).
     pub(super) fn ask<T>(&self, request: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
         let limit = self.limit();
-        match self.wait(limit, request) {
+        match self.client_thread.wait(limit, request) {
             Some(answer) => answer.map_err(|error| self.failure(error)),
             None => Err(Failure::Lost(format!("no answer within {limit:?}"))),
-        }
-    }
-
-    /// Polls a future on this thread until it is ready, or for so long (I3).
-    fn wait<T>(&self, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
-        let _context = self.runtime().enter();
-        let (mut future, waker, begun) = (pin!(future), unpark_current(), boot_ns());
-        loop {
-            if let Poll::Ready(answer) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-                return Some(answer);
-            }
-            let waited = Duration::from_nanos(boot_ns().saturating_sub(begun));
-            let left = limit.checked_sub(waited).filter(|left| !left.is_zero())?;
-            thread::park_timeout(left);
         }
     }
 
@@ -349,11 +318,6 @@ impl Link {
         Failure::of(error)
     }
 
-    fn runtime(&self) -> &Runtime {
-        let Some(runtime) = &self.runtime else { unreachable!("it is taken in drop only") };
-        runtime
-    }
-
     /// Ends the session and waits until the ensemble knows: what was announced is gone then.
     pub(super) fn leave(&mut self) {
         let Some(session) = self.session.take() else { return };
@@ -362,7 +326,7 @@ impl Link {
         drop(session);
         if connected {
             let closed = async { while !states.changed().await.is_terminated() {} };
-            let _ = self.wait(LEAVE, closed);
+            let _ = self.client_thread.wait(LEAVE, closed);
         }
     }
 }
@@ -370,9 +334,7 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         self.leave();
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
+        self.connection.thread_ends(self.client_thread.id());
     }
 }
 
@@ -407,6 +369,7 @@ mod tests {
     use std::net::{Shutdown, TcpListener, TcpStream};
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
 
     use super::*;
     use crate::stats::ConnectionState;
@@ -483,13 +446,12 @@ mod tests {
         link.ask(client.get_data("/genesis")).unwrap_err()
     }
 
-    /// The runtime's end takes the client's task away as a panic of it would.
+    /// The thread's end takes the client's task away as a panic of it would.
     #[test]
     fn a_session_whose_client_ended_without_a_word_is_followed_by_another() {
         let mut link = Link::new(&ensemble(), &ZooKeeperOptions::default()).unwrap();
         assert!(matches!(look(&mut link), Failure::Said(Error::NoNode)));
-        let spare = Link::new(link.url(), &link.options).unwrap().runtime.take();
-        drop(std::mem::replace(&mut link.runtime, spare));
+        drop(std::mem::replace(&mut link.client_thread, ClientThread::start("spare").unwrap()));
         // It looks connected until a request is lost.
         assert_eq!(link.session.as_ref().unwrap().client.state(), SessionState::SyncConnected);
         assert!(matches!(look(&mut link), Failure::Lost(_)));
@@ -503,7 +465,7 @@ mod tests {
     fn the_client_s_thread_is_known_as_one_that_a_stop_cannot_wait_on() {
         let link = Link::new(&ensemble(), &ZooKeeperOptions::default()).unwrap();
         let (connection, (told, tells)) = (link.connection().clone(), std::sync::mpsc::channel());
-        link.runtime().spawn(async move { told.send(connection.is_on_own_thread()) });
+        link.client_thread.spawn(async move { told.send(connection.is_on_own_thread()) });
         assert!(tells.recv().unwrap());
         assert!(!link.connection().is_on_own_thread());
     }

@@ -12,9 +12,9 @@
 //! alive, and not for telling what became of a request. The nodes, their bytes and the protocol are specified in
 //! `docs/registry.md`.
 //!
-//! Everything here blocks, on a runtime of its own: it panics on a thread that belongs to another asynchronous runtime,
-//! also when a registry is dropped there. Open it on a thread of its own (`spawn_blocking`); the engine uses it on one.
-//! A forked child cannot use a registry in an ensemble if its parent did: the client's reactor stays behind.
+//! Everything here blocks, on a thread of an asynchronous runtime, too: open it on one of its own (`spawn_blocking`), as
+//! the engine uses it on one. The client has a thread besides. A forked child cannot use a registry in an ensemble if its
+//! parent did: the client's reactor stays behind.
 //!
 //! # Invariants
 //! - I1 a worker is taken in one transaction with its announcement; all else is compare-and-set of one node;

@@ -41,6 +41,11 @@ pub(super) struct Ensemble {
 
 impl Ensemble {
     pub(super) fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// With these properties of Java's.
+    pub(super) fn start_with(properties: &[&str]) -> Self {
         let home = tempfile::tempdir().unwrap();
         let port = free_port();
         let config = home.path().join("zoo.cfg");
@@ -59,7 +64,7 @@ impl Ensemble {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--", "java", "-Xmx128m", "-XX:+UseSerialGC"]);
         command.args(["-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-cp", &jars]);
-        command.arg("org.apache.zookeeper.server.quorum.QuorumPeerMain").arg(&config);
+        command.args(properties).arg("org.apache.zookeeper.server.quorum.QuorumPeerMain").arg(&config);
         let log = File::create(home.path().join("log")).unwrap();
         command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
         let child =
@@ -85,12 +90,37 @@ impl Ensemble {
     }
 
     fn with<T>(&self, work: impl AsyncFnOnce(Client) -> Result<T, zookeeper_client::Error>) -> T {
+        self.with_below("/xuid", work)
+    }
+
+    fn with_below<T>(
+        &self,
+        root: &str,
+        work: impl AsyncFnOnce(Client) -> Result<T, zookeeper_client::Error>,
+    ) -> T {
         self.runtime
             .block_on(async {
-                let client = Client::connect(&format!("127.0.0.1:{}/xuid", self.port)).await?;
+                let client = Client::connect(&format!("127.0.0.1:{}{root}", self.port)).await?;
                 work(client).await
             })
             .unwrap()
+    }
+
+    /// No node can be made from now on. For a server that enforces quotas.
+    pub(super) fn fill(&self) {
+        let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
+        let limit = |count: &str| format!("count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit={count}");
+        let [quota, limits, stats] =
+            ["", "/zookeeper_limits", "/zookeeper_stats"].map(|path| format!("/zookeeper/quota/xuid{path}"));
+        self.with_below("", async |client| {
+            client.create(&quota, b"", &options).await?;
+            client.create(&limits, limit("-1").as_bytes(), &options).await?;
+            client.create(&stats, b"count=0,bytes=0", &options).await?;
+            // As the server has counted them.
+            let counted = String::from_utf8(client.get_data(&stats).await?.0).unwrap();
+            let count = counted.strip_prefix("count=").and_then(|rest| rest.split(',').next()).unwrap();
+            client.set_data(&limits, limit(count).as_bytes(), None).await.map(drop)
+        });
     }
 
     /// Makes a node anew with that data: its version is 0 again.

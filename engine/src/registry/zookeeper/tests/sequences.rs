@@ -47,6 +47,22 @@ fn is_closed(error: &ReadError) -> bool {
     matches!(error, ReadError::Closed { .. })
 }
 
+/// Else the ensemble would be taken for one that is away, and names that have nodes would wait, too.
+#[test]
+fn a_new_name_that_the_ensemble_has_no_room_for_is_refused_alone() {
+    let ensemble = Ensemble::start_with(&["-Dzookeeper.enforceQuota=true"]);
+    let url = ensemble.url();
+    made(&url);
+    let mut records = opened(&url);
+    make(&mut records, "orders").unwrap();
+    ensemble.fill();
+    let version = read(&mut records, "orders").unwrap().version;
+    let outcomes = swap(&mut records, &[change("users", None, 1), change("orders", Some(version), 1_001)]);
+    assert!(matches!(outcomes[..], [Err(SwapError::Full { .. }), Ok(())]), "{outcomes:?}");
+    assert_eq!(read(&mut records, "orders").unwrap().record, marked(1_001));
+    assert!(matches!(make(&mut records, "users"), Err(SwapError::Full { .. })));
+}
+
 #[test]
 fn records_of_names_are_compared_and_set_and_listed() {
     let ensemble = Ensemble::start();

@@ -3,7 +3,7 @@
 //! ```text
 //!   DatabaseStore<D>    the port: one connection, its deadlines, what a failure means
 //!     |        \
-//!   Dialect    ClientRuntime     PostgreSQL's or MySQL's statements | the thread of the client
+//!   Dialect    ClientThread      PostgreSQL's or MySQL's statements | the thread of the client
 //!     |
 //!   Shape      xuid, leaf, tinyid: which columns, and whether the mark is inclusive
 //! ```
@@ -12,8 +12,7 @@
 //! commits durable ([`Check`]) and at the table. It does so again after each loss of the connection. Settings, rights and
 //! traps are described in `docs/sequence-stores.md`.
 //!
-//! Everything here blocks, on a runtime of its own: it panics on a thread that belongs to another asynchronous runtime,
-//! also when a store is dropped there.
+//! Everything here blocks, on a thread of an asynchronous runtime, too; the client has a thread of its own.
 //!
 //! # Invariants
 //! - I1 one grant is one transaction: the identity, the marks before and after and the settings are read in it;
@@ -27,7 +26,6 @@ mod control;
 mod dialect;
 mod failure;
 mod options;
-mod runtime;
 mod table;
 mod tiny_token;
 mod url;
@@ -49,12 +47,12 @@ pub use url::{DatabaseUrl, Kind, ParseDatabaseUrlError};
 
 use self::dialect::{Dialect, Granted};
 use self::failure::{Denied, Failure};
-use self::runtime::ClientRuntime;
 use crate::clock::boot_ns;
 use crate::sequence::name::SequenceName;
 use crate::sequence::store::{
     Alteration, Ask, Identity, MOST_ASKS, NewSequence, Outcome, Row, Store, StoreError,
 };
+use crate::sys::client_thread::ClientThread;
 use crate::sys::deferred_log;
 
 /// A connection that was not used for so long is tried before it is needed, so that its loss is no unknown outcome.
@@ -100,9 +98,9 @@ fn open_database(
 
 /// The port on one database.
 struct DatabaseStore<D: Dialect> {
-    // Before the runtime, which it needs to end.
+    // Before the client's thread, which it needs to end.
     session: Option<Session<D>>,
-    runtime: ClientRuntime,
+    client: ClientThread,
     url: DatabaseUrl,
     options: DatabaseOptions,
     /// Names whose rows could not be had when they were asked for last, since another program has them locked; the one that was
@@ -123,10 +121,10 @@ impl<D: Dialect> DatabaseStore<D> {
         for host in url.hosts() {
             D::check_url(&url.of_host(host)).map_err(|why| StoreError::Refused { why })?;
         }
-        let runtime = ClientRuntime::start(D::THREAD)
+        let client = ClientThread::start(D::THREAD)
             .map_err(|error| StoreError::Refused { why: format!("failed to start a thread: {error}") })?;
         let (url, options) = (url.clone(), options.clone());
-        Ok(Self { session: None, runtime, url, options, locked: VecDeque::new() })
+        Ok(Self { session: None, client, url, options, locked: VecDeque::new() })
     }
 
     /// The connection: the one there is, or a new one to the first host that will do.
@@ -151,7 +149,7 @@ impl<D: Dialect> DatabaseStore<D> {
         let mut reasons = Vec::new();
         for host in self.url.hosts() {
             let url = self.url.of_host(host);
-            let connected = self.runtime.wait(self.options.connect, D::connect(&url, host, &self.options));
+            let connected = self.client.wait(self.options.connect, D::connect(&url, host, &self.options));
             match connected {
                 Some(Ok((connection, report))) => {
                     return Ok(Session { connection, report, used_at: boot_ns() });
@@ -174,7 +172,7 @@ impl<D: Dialect> DatabaseStore<D> {
         let Some(session) = self.session.as_mut() else {
             return Err(CallError::NotConnected(StoreError::Away { why: String::new() }));
         };
-        let failure = match self.runtime.wait(limit, work(&mut session.connection)) {
+        let failure = match self.client.wait(limit, work(&mut session.connection)) {
             Some(Ok(value)) => {
                 session.used_at = boot_ns();
                 return Ok(value);
@@ -410,7 +408,7 @@ impl<D: Dialect> Database for DatabaseStore<D> {
         let mut reasons = Vec::new();
         for host in self.url.hosts() {
             let (url, options) = (self.url.of_host(host), &self.options);
-            match self.runtime.wait(2 * options.connect, D::make_tables(&url, options)) {
+            match self.client.wait(2 * options.connect, D::make_tables(&url, options)) {
                 Some(Ok(made)) => return Ok(made),
                 Some(Err(Denied::Refused { why })) => return Err(StoreError::Refused { why }),
                 Some(Err(Denied::Next { why })) => reasons.push(format!("{host}: {why}")),
@@ -422,7 +420,7 @@ impl<D: Dialect> Database for DatabaseStore<D> {
     fn tiny_tokens(&mut self) -> Result<Option<Vec<TinyToken>>, StoreError> {
         let Session { mut connection, .. } = self.connect()?;
         let limit = self.options.statement;
-        let read = self.runtime.wait(limit, D::tiny_tokens(&mut connection));
+        let read = self.client.wait(limit, D::tiny_tokens(&mut connection));
         let why = || format!("no answer within {limit:?}");
         read.ok_or_else(|| StoreError::Away { why: why() })?.map_err(StoreError::from)
     }
