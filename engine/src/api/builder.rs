@@ -442,18 +442,22 @@ fn first_window(
         let reach = request.end - request.now;
         let done = registry_thread.run(Job::Take { request, reach, cause: Cause::Missing });
         if let Done::Taken { result: Err(error), .. } = &done {
-            let (ends, patience) = match error {
-                TakeError::Ahead { until, .. } | TakeError::Held { until, .. } => (*until, PINNED_PATIENCE),
-                TakeError::NoneFree { earliest } => (*earliest, PATIENCE),
-                _ => (u64::MAX, Duration::ZERO),
+            let passes = match error {
+                TakeError::Ahead { until, .. } | TakeError::Held { until, .. } => {
+                    Some((*until, PINNED_PATIENCE))
+                }
+                TakeError::NoneFree { earliest } => Some((*earliest, PATIENCE)),
+                _ => None,
             };
-            let ahead = if patience.is_zero() { Duration::MAX } else { gate.clock.time_to(ends, &now) };
-            // Once more where the clock went back a little meanwhile, and not for one who goes on to hold it.
-            let (times, until) = waited.unwrap_or((0, ends));
-            if ahead <= patience && until == ends && times < MOST_WAITS {
-                waited = Some((times + 1, ends));
-                sleep(ahead);
-                continue;
+            if let Some((ends, patience)) = passes {
+                let ahead = gate.clock.time_to(ends, &now);
+                // Once more where the clock went back a little meanwhile, and not for one who goes on to hold it.
+                let (times, until) = waited.unwrap_or((0, ends));
+                if ahead <= patience && until == ends && times < MOST_WAITS {
+                    waited = Some((times + 1, ends));
+                    sleep(ahead);
+                    continue;
+                }
             }
             // A registry that was reached a moment ago and does not answer now, as in a fail-over of an ensemble.
             let silent =

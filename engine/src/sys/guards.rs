@@ -273,6 +273,8 @@ guards! {
     IdentityIsKept,
     /// A store whose witness is new, or there no more, closes its names until a fence.
     WitnessChangeFenced,
+    /// So does one that lacks the fence which that needed.
+    FenceStays,
     /// Leftovers are used after their mark in the registry was raised (Q6).
     LeftoversClaimed,
     /// The mark is raised above the serial that was claimed (Q6).

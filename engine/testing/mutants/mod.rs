@@ -276,6 +276,8 @@ mutants! {
         Test("sequence::tests::faults::identities::a_store_that_can_not_be_written_down_is_not_gone_on_with");
     "new-witness-believed", [G::WitnessChangeFenced], "Q5",
         Test("sequence::background::identity::tests::a_witness_that_is_new_or_gone_needs_a_fence");
+    "lost-fence-not-noticed", [G::FenceStays], "Q5",
+        Test("sequence::tests::elsewhere::a_dump_of_before_the_fence_that_a_witness_needed_waits_for_another_one");
     "leftovers-not-claimed", [G::LeftoversClaimed], "Q6",
         Test("sequence::leftovers::claim::tests::a_claim_that_is_not_compared_or_not_raised_is_found_out");
     "serial-not-raised", [G::SerialRaised], "Q6",

@@ -31,7 +31,8 @@ impl Teller {
         if grants.is_empty() {
             return Some(grants);
         }
-        let watched = (!self.witnesses || self.known.is_witness_changed())
+        let lacks_fence = identity.as_ref().is_some_and(|found| self.known.lacks_fence(found));
+        let watched = (!self.witnesses || self.known.is_witness_changed() || lacks_fence)
             && self.store.may_go_back()
             && !self.hub.config.lossless;
         let why = match &identity {
@@ -52,7 +53,7 @@ impl Teller {
         let Some(why) = why.or_else(|| grants.iter().find_map(went_back)) else { return Some(grants) };
         counts.behind += grants.len() as u64;
         let fenced = identity.and_then(|identity| identity.fenced);
-        self.close_names(&why, Behind { fenced, by_mark, look_at: boot + SECOND });
+        self.close_names(Behind { why, fenced, by_mark, look_at: boot + SECOND });
         for (asked, _) in grants {
             self.again(&asked.named);
         }
@@ -117,7 +118,8 @@ impl Teller {
             return Some(why);
         }
         let store = found.current.clone();
-        if let Err(error) = self.known.learn(found) {
+        let vouched = if watched { Ok(()) } else { self.known.vouch(found) };
+        if let Err(error) = vouched.and_then(|()| self.known.learn(found)) {
             let why = format!("the folder can't remember which store it is: {error}");
             // Once: it is tried with each answer.
             if !std::mem::replace(&mut self.is_forgetful, true) {
@@ -149,14 +151,14 @@ impl Teller {
     }
 
     /// Nothing is granted until a fence; what is held is used up.
-    fn close_names(&mut self, why: &str, behind: Behind) {
+    fn close_names(&mut self, behind: Behind) {
+        let told = behind.why.clone();
         self.behind = Some(behind);
         {
             let tally = &mut *lock(&self.hub.tally);
-            tally.status.behind = Some(why.to_owned());
+            tally.status.behind = Some(told.clone());
             tally.identity_changes += 1;
         }
-        let told = why.to_owned();
         deferred_log::log(move || {
             tracing::error!(
                 why = told,
@@ -184,7 +186,11 @@ impl Teller {
         let was_fenced = is_later(found.fenced.as_ref(), before);
         let is_open = match self.known.shows(&found) {
             Shows::Fenced => true,
-            Shows::Known | Shows::First => was_fenced || !behind.by_mark,
+            Shows::Known | Shows::First => {
+                // Another store may have answered since.
+                lock(&self.hub.tally).status.behind = Some(behind.why);
+                was_fenced || !behind.by_mark
+            }
             Shows::Other(why) => {
                 self.note_fence(&found);
                 lock(&self.hub.tally).status.behind = Some(why);

@@ -72,7 +72,8 @@ impl Teller {
     /// Goes on with a store, whichever it is.
     fn accept(&mut self, found: &Identity) -> Result<(), ControlError> {
         self.look_at_identity(found, false);
-        if self.known.known() != Some(&*found.current) || self.known.is_witness_changed() {
+        let is_known = self.known.known() == Some(&*found.current);
+        if !is_known || self.known.is_witness_changed() || self.known.lacks_fence(found) {
             let why = "which store it is can't be written down in the data folder: make room there".into();
             return Err(ControlError::Refused { why });
         }

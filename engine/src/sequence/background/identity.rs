@@ -9,7 +9,8 @@
 //!   store, the first time that is read later is none of a fence that is news;
 //! - I2 where there is a folder, what is known is in it;
 //! - I3 where the lives before this one had another witness, or none, or this one has none, the store is another one: a witness
-//!   that begins has not seen what was granted before, and without one nobody notices what the store lost before.
+//!   that begins has not seen what was granted before, and without one nobody notices what the store lost before;
+//! - I4 the fence which that needed stays: a store that tells of none that is as late is another one.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -41,15 +42,16 @@ struct Seen {
     is_read: bool,
 }
 
-#[derive(Serialize, Deserialize)]
+/// What a folder remembers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Kept {
     version: u32,
     #[serde(flatten)]
     known: Seen,
-    /// The latest last.
+    /// Those that were left for it, the latest last.
     #[serde(default)]
     left: Vec<Seen>,
-    /// Who saw its grants.
+    /// Who saw its grants: a witness's kind and cluster, or [`NO_WITNESS`]. `None`: not known, or the store cannot go back.
     #[serde(default)]
     witness: Option<String>,
     /// That was another one once, or none.
@@ -61,14 +63,10 @@ struct Kept {
 #[derive(Debug, Default)]
 pub(crate) struct KnownIdentity {
     folder: Option<PathBuf>,
-    known: Option<Seen>,
-    /// Those that it left, the latest last.
-    left: Vec<Seen>,
-    /// The witness's kind and cluster, or [`NO_WITNESS`]: in the lives before this one, and now. `None`: not known, or the store
-    /// cannot go back.
-    witness_before: Option<String>,
+    /// `None` as long as no store is known. Its witness is that of the lives before this one.
+    kept: Option<Kept>,
+    /// The one of this life, likewise.
     witness: Option<String>,
-    was_changed: bool,
 }
 
 /// What an answer of the store shows.
@@ -89,22 +87,20 @@ impl KnownIdentity {
     pub(crate) fn open(folder: Option<&Path>) -> io::Result<Self> {
         let Some(folder) = folder else { return Ok(Self::default()) };
         draft::sweep(folder, NAME);
-        let (known, left, witness_before, was_changed) =
-            match xuid_spill::read_regular(&folder.join(NAME), MOST_BYTES) {
-                Ok(bytes) => {
-                    let Kept { version, known, left, witness, was_changed } = serde_json::from_slice(&bytes)?;
-                    if version != VERSION {
-                        let text =
-                            format!("its version is {version}, and this program knows version {VERSION}");
-                        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
-                    }
-                    (Some(known), left, witness, was_changed)
+        let kept = match xuid_spill::read_regular(&folder.join(NAME), MOST_BYTES) {
+            Ok(bytes) => {
+                let kept: Kept = serde_json::from_slice(&bytes)?;
+                if kept.version != VERSION {
+                    let found = kept.version;
+                    let text = format!("its version is {found}, and this program knows version {VERSION}");
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, text));
                 }
-                Err(error) if error.kind() == io::ErrorKind::NotFound => (None, Vec::new(), None, false),
-                Err(error) => return Err(error),
-            };
-        let folder = Some(folder.to_owned());
-        Ok(Self { folder, known, left, witness_before, witness: None, was_changed })
+                Some(kept)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        Ok(Self { folder: Some(folder.to_owned()), kept, witness: None })
     }
 
     /// To which witness this life shows grants, or [`NO_WITNESS`]; `None` where the store cannot go back.
@@ -114,13 +110,31 @@ impl KnownIdentity {
 
     /// The lives before this one had another witness, or none and this one has one, or the other way round (I3).
     pub(crate) fn is_witness_changed(&self) -> bool {
-        let (before, now) = (self.witness_before.as_ref(), self.witness.as_ref());
+        let (before, now) = (self.witness_before(), self.witness.as_ref());
         before.zip(now).is_some_and(|(before, now)| before != now) && Guard::WitnessChangeFenced.holds()
     }
 
     /// The witness may not have seen all that processes of this folder were granted: it was another one once, or none.
     pub(crate) fn has_witness_missed(&self) -> bool {
-        self.was_changed || self.is_witness_changed()
+        self.kept.as_ref().is_some_and(|kept| kept.was_changed) || self.is_witness_changed()
+    }
+
+    /// The fence that a change of the witness needed is not in the store, nor a later one: the store was put back to before it,
+    /// and the witness knows nothing of names that were not used since (I4).
+    pub(crate) fn lacks_fence(&self, found: &Identity) -> bool {
+        let was_changed = self.kept.as_ref().is_some_and(|kept| kept.was_changed);
+        let known = self.fenced().filter(|_| was_changed && Guard::FenceStays.holds());
+        // The same time may be told in other digits, by a later version of the store.
+        let is_older = || times(found.fenced.as_ref(), known).is_some_and(|(found, known)| found < known);
+        known.is_some() && (found.fenced.is_none() || is_older())
+    }
+
+    /// A person vouches for the store as it is: a fence that is not in it any more is not waited for.
+    pub(crate) fn vouch(&mut self, found: &Identity) -> io::Result<()> {
+        let is_lacking = |kept: &Kept| kept.known.identity == found.current && self.lacks_fence(found);
+        let Some(mut kept) = self.kept.clone().filter(is_lacking) else { return Ok(()) };
+        (kept.known.fenced, kept.known.is_read) = (found.fenced.clone(), found.recorded.is_some());
+        self.keep(kept)
     }
 
     /// What an answer shows.
@@ -129,9 +143,16 @@ impl KnownIdentity {
         if !Guard::IdentityCompared.holds() {
             return Shows::Known;
         }
+        if self.lacks_fence(found) {
+            let fenced = self.fenced().map_or("", String::as_str);
+            return Shows::Other(format!(
+                "the store does not tell of the fence of {fenced}, by its clock, any more: it may have been put back to before \
+                 that, and the witness has not seen numbers of then"
+            ));
+        }
         let Identity { current, recorded, .. } = found;
         let is_changed = self.is_witness_changed();
-        match &self.known {
+        match self.kept.as_ref().map(|kept| &kept.known) {
             Some(known) if known.identity == *current && is_recorded && !is_changed => Shows::Known,
             None if is_recorded => Shows::First,
             Some(known)
@@ -159,8 +180,8 @@ impl KnownIdentity {
 
     /// What a witness that is new, or is there no more, leaves open.
     fn change(&self, found: &Identity) -> String {
-        let text = |witness: &Option<String>| witness.clone().unwrap_or_default();
-        let (before, now) = (text(&self.witness_before), text(&self.witness));
+        let text = |witness: Option<&String>| witness.cloned().unwrap_or_default();
+        let (before, now) = (text(self.witness_before()), text(self.witness.as_ref()));
         let hint = match (&found.recorded, &found.fenced) {
             (None, _) => {
                 " (it says nothing of fences: they are written to xuid_store, which this program must be able to read)".into()
@@ -174,7 +195,8 @@ impl KnownIdentity {
     /// Whether a store in which its own identity is written was fenced since this node left it for the known one (I1), or since
     /// it was known (I3). One that was there before has its identity from then.
     fn is_fenced_anew(&self, known: &Seen, found: &Identity) -> bool {
-        let seen = [known].into_iter().chain(&self.left).find(|seen| seen.identity == found.current);
+        let left = self.kept.iter().flat_map(|kept| &kept.left);
+        let seen = [known].into_iter().chain(left).find(|seen| seen.identity == found.current);
         let is_news = seen.is_none_or(|seen| match times(found.fenced.as_ref(), seen.fenced.as_ref()) {
             Some((found, seen)) => found > seen,
             None => found.fenced != seen.fenced && (seen.fenced.is_some() || seen.is_read),
@@ -187,93 +209,79 @@ impl KnownIdentity {
     /// Notes when a store that is not gone on with was fenced, if that could not be read before: a later fence is one that is
     /// news.
     pub(crate) fn note_fence(&mut self, found: &Identity) -> io::Result<()> {
-        if found.recorded.is_none() {
-            return Ok(());
-        }
-        let (mut now_known, mut left) = (self.known.clone(), self.left.clone());
-        let mut all = now_known.iter_mut().chain(&mut left);
+        let Some(mut kept) = self.kept.clone().filter(|_| found.recorded.is_some()) else { return Ok(()) };
         let is_unread =
-            |seen: &&mut Seen| seen.identity == found.current && seen.fenced.is_none() && !seen.is_read;
-        let Some(seen) = all.find(is_unread) else { return Ok(()) };
+            |seen: &Seen| seen.identity == found.current && seen.fenced.is_none() && !seen.is_read;
+        let seen = if is_unread(&kept.known) {
+            Some(&mut kept.known)
+        } else {
+            kept.left.iter_mut().find(|seen| is_unread(seen))
+        };
+        let Some(seen) = seen else { return Ok(()) };
         (seen.fenced, seen.is_read) = (found.fenced.clone(), true);
-        self.keep(now_known.as_ref(), &left, self.witness_before.as_ref(), self.was_changed)?;
-        (self.known, self.left) = (now_known, left);
-        Ok(())
+        self.keep(kept)
     }
 
     /// This store is the known one from now on. Nothing is learnt that cannot be written down: the next life would go on with
     /// the store that was left.
     pub(crate) fn learn(&mut self, found: &Identity) -> io::Result<()> {
         let Identity { current, recorded, fenced } = found;
-        let (mut now_known, mut left) = (self.known.clone(), self.left.clone());
-        let witness = self.witness.clone().or_else(|| self.witness_before.clone());
-        let was_changed = self.has_witness_missed();
-        match &mut now_known {
-            Some(known) if known.identity == *current => {
-                let is_older =
-                    times(fenced.as_ref(), known.fenced.as_ref()).is_some_and(|(found, known)| found < known);
-                // What may not be read for once was not taken back, nor was what an old dump does not have.
-                if fenced.is_some() && !is_older {
-                    known.fenced.clone_from(fenced);
-                }
-                known.is_read |= recorded.is_some();
-                if now_known == self.known && witness == self.witness_before {
-                    return Ok(());
-                }
+        let is_read = recorded.is_some();
+        let now = || Seen { identity: current.clone(), fenced: fenced.clone(), is_read };
+        let first =
+            || Kept { version: VERSION, known: now(), left: Vec::new(), witness: None, was_changed: false };
+        let mut kept = self.kept.clone().unwrap_or_else(first);
+        if kept.known.identity == *current {
+            let is_older = times(fenced.as_ref(), kept.known.fenced.as_ref())
+                .is_some_and(|(found, known)| found < known);
+            // What may not be read for once was not taken back, nor was what an old dump does not have.
+            if fenced.is_some() && !is_older {
+                kept.known.fenced.clone_from(fenced);
             }
-            known => {
-                left.retain(|left| left.identity != *current);
-                let before = known.replace(Seen {
-                    identity: current.clone(),
-                    fenced: fenced.clone(),
-                    is_read: recorded.is_some(),
-                });
-                left.extend(before);
-                let surplus = left.len().saturating_sub(MOST_LEFT);
-                left.drain(..surplus);
-            }
+            kept.known.is_read |= is_read;
+        } else {
+            kept.left.retain(|left| left.identity != *current);
+            kept.left.push(std::mem::replace(&mut kept.known, now()));
+            let surplus = kept.left.len().saturating_sub(MOST_LEFT);
+            kept.left.drain(..surplus);
         }
-        self.keep(now_known.as_ref(), &left, witness.as_ref(), was_changed)?;
-        (self.known, self.left, self.witness_before) = (now_known, left, witness);
-        self.was_changed = was_changed;
-        Ok(())
+        kept.was_changed = self.has_witness_missed();
+        kept.witness = self.witness.clone().or(kept.witness);
+        if self.kept.as_ref() == Some(&kept) {
+            return Ok(());
+        }
+        self.keep(kept)
     }
 
     /// Writes it down, where there is a folder.
-    fn keep(
-        &self,
-        known: Option<&Seen>,
-        left: &[Seen],
-        witness: Option<&String>,
-        was_changed: bool,
-    ) -> io::Result<()> {
-        let (Some(folder), Some(known)) = (&self.folder, known) else { return Ok(()) };
-        let (mut file, beside) = draft::make(folder, NAME)?;
-        let mut write = || {
-            let kept = Kept {
-                version: VERSION,
-                known: known.clone(),
-                left: left.to_vec(),
-                witness: witness.cloned(),
-                was_changed,
+    fn keep(&mut self, kept: Kept) -> io::Result<()> {
+        if let Some(folder) = &self.folder {
+            let (mut file, beside) = draft::make(folder, NAME)?;
+            let mut write = || {
+                file.write_all(&serde_json::to_vec(&kept)?)?;
+                file.sync_all()?;
+                std::fs::rename(&beside, folder.join(NAME))?;
+                draft::sync_folder(folder)
             };
-            file.write_all(&serde_json::to_vec(&kept)?)?;
-            file.sync_all()?;
-            std::fs::rename(&beside, folder.join(NAME))?;
-            draft::sync_folder(folder)
-        };
-        write().inspect_err(|_| {
-            let _ = std::fs::remove_file(&beside);
-        })
+            write().inspect_err(|_| {
+                let _ = std::fs::remove_file(&beside);
+            })?;
+        }
+        self.kept = Some(kept);
+        Ok(())
+    }
+
+    fn witness_before(&self) -> Option<&String> {
+        self.kept.as_ref()?.witness.as_ref()
     }
 
     pub(crate) fn known(&self) -> Option<&str> {
-        self.known.as_ref().map(|known| known.identity.as_str())
+        self.kept.as_ref().map(|kept| kept.known.identity.as_str())
     }
 
     /// When the known store was fenced last, as it told at any time.
     pub(crate) fn fenced(&self) -> Option<&String> {
-        self.known.as_ref()?.fenced.as_ref()
+        self.kept.as_ref()?.known.fenced.as_ref()
     }
 }
 
@@ -398,7 +406,8 @@ mod tests {
             known.learn(&fenced(&format!("host {}", round % 20), &round.to_string())).unwrap();
         }
         let known = KnownIdentity::open(Some(folder.path())).unwrap();
-        let left: Vec<&str> = known.left.iter().map(|left| left.identity.as_str()).collect();
+        let left = known.kept.iter().flat_map(|kept| &kept.left);
+        let left: Vec<&str> = left.map(|left| left.identity.as_str()).collect();
         let latest: Vec<String> = (3..19).map(|host| format!("host {host}")).collect();
         assert_eq!((known.known(), left), (Some("host 19"), latest.iter().map(String::as_str).collect()));
     }
@@ -435,6 +444,42 @@ mod tests {
         open("zookeeper").learn(&identity("a", Some("a"))).unwrap();
         assert!(matches!(open(NO_WITNESS).shows(&identity("a", Some("a"))), Shows::Other(_)));
         assert_eq!(open(NO_WITNESS).shows(&fenced("a", "100")), Shows::Fenced);
+    }
+
+    /// `xuid sequence init` wrote its identity since, and no fence.
+    #[test]
+    fn the_first_fence_of_a_store_that_could_be_read_later_is_news() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = |witness: &str| {
+            KnownIdentity::open(Some(folder.path())).unwrap().with_witness(Some(witness.to_owned()))
+        };
+        open("zookeeper").learn(&identity("a", None)).unwrap();
+        open("zookeeper").learn(&identity("a", Some("a"))).unwrap();
+        assert!(matches!(open(NO_WITNESS).shows(&identity("a", Some("a"))), Shows::Other(_)));
+        assert_eq!(open(NO_WITNESS).shows(&fenced("a", "100")), Shows::Fenced);
+    }
+
+    /// Only a person gets over a fence that is gone.
+    #[test]
+    fn a_store_that_lacks_the_fence_that_its_witness_needed_is_another_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = |witness: &str| {
+            KnownIdentity::open(Some(folder.path())).unwrap().with_witness(Some(witness.to_owned()))
+        };
+        open(NO_WITNESS).learn(&fenced("a", "100")).unwrap();
+        open("local").learn(&fenced("a", "200")).unwrap();
+        let known = || open("local");
+        let without = [identity("a", Some("a")), identity("a", None)];
+        for lacking in [fenced("a", "100"), fenced("b", "100")].into_iter().chain(without) {
+            assert!(matches!(known().shows(&lacking), Shows::Other(_)), "{lacking:?}");
+        }
+        for at in ["200", "200.000", "201"] {
+            assert_eq!(known().shows(&fenced("a", at)), Shows::Known);
+        }
+        known().vouch(&fenced("b", "100")).unwrap();
+        assert!(matches!(known().shows(&fenced("a", "100")), Shows::Other(_)), "of another one");
+        known().vouch(&fenced("a", "100")).unwrap();
+        assert_eq!(known().shows(&fenced("a", "100")), Shows::Known);
     }
 
     /// Else no change of it would ever be noticed there.

@@ -97,6 +97,7 @@ pub(super) struct Raise {
 /// Why nothing is granted until a fence.
 #[derive(Debug, Clone)]
 pub(super) struct Behind {
+    pub(super) why: String,
     /// When the store was fenced last, as it told then; another answer opens it again, if it is the identity that fits.
     pub(super) fenced: Option<String>,
     /// A mark went back; the identity alone says nothing.

@@ -109,11 +109,9 @@ impl Shown {
     /// What the witness has seen, and what it can't have seen (I4).
     fn believed(&self) -> Option<SequenceRecord> {
         let mut record = self.known.as_ref()?.record.clone();
-        let first = if self.is_first { self.first } else { 0 };
-        let upto = self.mark.max(first);
         if (self.is_first || record.value < self.mark) && Guard::OwnAboveWitness.holds() {
             record.gaps.clear();
-            record.value = record.value.max(upto);
+            record.value = record.value.max(self.mark).max(if self.is_first { self.first } else { 0 });
         }
         Some(record)
     }

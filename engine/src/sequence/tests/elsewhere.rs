@@ -6,15 +6,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use tempfile::TempDir;
+
 use super::meddled::{Asked, MeddledStore};
 use super::{LONG, World, clock, named, next, sequence, take_in_turns, twice};
 use crate::registry::ClusterId;
 use crate::registry::sequences::memory::MemoryRecords;
+use crate::sequence::background::teller::Teller;
 use crate::sequence::leftovers::format::Batch;
 use crate::sequence::store::memory::MemoryStore;
 use crate::sequence::store::registry::RegistryStore;
 use crate::sequence::store::{NewSequence, SequenceSettings, Store, StoreError};
-use crate::sequence::{ControlError, Sequences};
+use crate::sequence::{ControlError, Sequence, Sequences};
 use crate::sys::guards::Guard;
 
 fn world() -> World {
@@ -235,8 +238,8 @@ fn a_witness_that_begins_has_not_seen_what_leftovers_show() {
     assert_eq!(twice_where_a_witness_begins(), 0);
 }
 
-/// Either keeps numbers below what this process was granted from being used.
-const OWN_MARKS: [Guard; 2] = [Guard::OwnAboveWitness, Guard::GrantAboveOwn];
+/// Each keeps numbers below what this process was granted from being used.
+const OWN_MARKS: [Guard; 3] = [Guard::OwnAboveWitness, Guard::GrantAboveOwn, Guard::FenceStays];
 
 /// Ids that came twice where servers had no witness for a while, and the database is put back to that while in a later life. The
 /// name may be used in the first life behind the while, or not before the next one.
@@ -271,7 +274,9 @@ fn twice_of_a_while_without_the_witness(put_back_in: usize, is_used_at_once: boo
             world.database.restore(0, &dump);
             (0..20).for_each(|_| live(ids));
         }
-        assert!(ids.len() > before && sequences.status().behind.is_none());
+        // A dump of before the fence that the life needed waits for another one.
+        let waits = number == put_back_in && Guard::FenceStays.holds();
+        assert!(ids.len() > before && sequences.status().behind.is_some() == waits);
         // It is killed.
     }
     all.iter().map(|ids| twice(ids)).sum()
@@ -503,4 +508,115 @@ fn the_first_fence_that_can_be_read_is_noted_and_the_next_one_opens_the_names() 
         teller.turn_now();
         assert_eq!(second.status().behind.is_none(), is_open);
     }
+}
+
+/// Ids that came twice of a name that nobody used since a witness began, of which no life left anything, where the database is put
+/// back to before the fence that this needed: at once, or in a later life.
+fn twice_of_a_dump_of_before_the_fence(in_a_later_life: bool) -> usize {
+    let (world, folder, clock) = (world(), tempfile::tempdir().unwrap(), clock());
+    world.create("b", SequenceSettings::default());
+    let mut store = world.database.store(0);
+    store.record_identity().unwrap();
+    let dump = world.database.dump(0);
+    let life = |witness| {
+        let builder = world.in_folder(folder.path()).witness(witness).clock(clock.clone());
+        let (sequences, teller) = builder.assemble_for_test();
+        let [a, b] = ["a", "b"].map(|name| sequence(&sequences, name));
+        (sequences, teller, a, b)
+    };
+    let (first, mut teller, a, b) = life(false);
+    let mut ids: Vec<u64> = (0..10).map(|_| next(&a, || teller.turn_now())).collect();
+    // It is killed.
+    drop((first, teller, a, b));
+    let (second, mut teller, a, b) = life(true);
+    assert!(b.try_next_ordered().is_err());
+    teller.turn_now();
+    assert!(second.status().behind.is_some());
+    for name in ["a", "b"] {
+        store.raise(&named(name), 20_000).unwrap();
+    }
+    store.record_identity().unwrap();
+    clock.pass(Duration::from_secs(2));
+    teller.turn_now();
+    next(&b, || teller.turn_now());
+    assert!(second.status().behind.is_none());
+    let (mut sequences, mut a) = (second, a);
+    if in_a_later_life {
+        drop((sequences, teller, a, b));
+        (sequences, teller, a, _) = life(true);
+    }
+    world.database.restore(0, &dump);
+    take_in_turns(200, &a, &mut ids, || teller.turn_now());
+    let twice = twice(&ids);
+    store.raise(&named("a"), 40_000).unwrap();
+    store.record_identity().unwrap();
+    clock.pass(Duration::from_secs(2));
+    teller.turn_now();
+    assert!(next(&a, || teller.turn_now()) > 0 && sequences.status().behind.is_none());
+    twice
+}
+
+/// The witness has no record of such a name, and the folder knows when the fence was.
+#[test]
+fn a_dump_of_before_the_fence_that_a_witness_needed_waits_for_another_one() {
+    for in_a_later_life in [false, true] {
+        let twice = || twice_of_a_dump_of_before_the_fence(in_a_later_life);
+        assert_eq!(twice(), 0, "in a later life: {in_a_later_life}");
+        assert!(Guard::without(&[Guard::FenceStays], twice) > 0, "in a later life: {in_a_later_life}");
+    }
+}
+
+/// A name of a life without a witness, one in which a witness began behind a fence, and a dump of before the fence put back.
+fn put_back_before_the_fence(lossless: bool) -> (TempDir, Sequences, Teller, Sequence) {
+    let (world, folder, clock) = (world(), tempfile::tempdir().unwrap(), clock());
+    let mut store = world.database.store(0);
+    store.record_identity().unwrap();
+    let dump = world.database.dump(0);
+    let life = |witness, lossless| {
+        let builder = world.in_folder(folder.path()).witness(witness).clock(clock.clone());
+        let (sequences, teller) = builder.lossless_failover(lossless).assemble_for_test();
+        let a = sequence(&sequences, "a");
+        (sequences, teller, a)
+    };
+    let (first, mut teller, a) = life(false, false);
+    next(&a, || teller.turn_now());
+    drop((first, teller, a));
+    let (second, mut teller, a) = life(true, false);
+    assert!(a.try_next_ordered().is_err());
+    teller.turn_now();
+    assert!(second.status().behind.is_some());
+    store.raise(&named("a"), 20_000).unwrap();
+    store.record_identity().unwrap();
+    clock.pass(Duration::from_secs(2));
+    teller.turn_now();
+    assert!(next(&a, || teller.turn_now()) >= 20_000);
+    drop((second, teller, a));
+    world.database.restore(0, &dump);
+    store.raise(&named("a"), 40_000).unwrap();
+    let (sequences, teller, a) = life(true, lossless);
+    (folder, sequences, teller, a)
+}
+
+#[test]
+fn a_store_that_lacks_a_fence_is_gone_on_with_once_it_is_accepted() {
+    let (_folder, sequences, mut teller, a) = put_back_before_the_fence(false);
+    assert!(a.try_next_ordered().is_err());
+    teller.turn_now();
+    assert!(sequences.status().behind.is_some());
+    let reply = sequences.accept_identity();
+    teller.turn_now();
+    reply.wait().unwrap();
+    assert!(next(&a, || teller.turn_now()) >= 40_000);
+    take_in_turns(100, &a, &mut Vec::new(), || teller.turn_now());
+    assert!(sequences.status().behind.is_none(), "it is accepted, and not for one grant");
+}
+
+/// Else each grant would be told of as one of another store.
+#[test]
+fn a_fence_that_is_gone_is_missed_once_at_most_where_the_store_loses_nothing() {
+    let (_folder, sequences, mut teller, a) = put_back_before_the_fence(true);
+    assert!(next(&a, || teller.turn_now()) >= 40_000);
+    take_in_turns(100, &a, &mut Vec::new(), || teller.turn_now());
+    let stats = sequences.stats();
+    assert!(stats.grants.granted >= 2 && stats.identity_changes <= 1, "{stats:?}");
 }

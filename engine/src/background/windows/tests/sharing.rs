@@ -212,6 +212,24 @@ fn ids_that_became_too_old_are_gathered_for_no_call() {
     assert_eq!(driven.assembly.producer.reserve.tally.expired - expired, old.ids());
 }
 
+/// Of a long queue they are looked for seldom, and a client may ask again and again and go: what it leaves takes a place of all.
+#[test]
+fn calls_that_went_make_room_behind_one_that_waits_on() {
+    let mut driven = spent();
+    (0..10_000).for_each(|_| driven.registry.fail(crate::registry::memory::Fault::Away));
+    crate::sys::atomics::lock(&driven.assembly.shared.gate).minter.abandon();
+    driven.spend();
+    let caller = Caller::default();
+    let first = ask(&driven, 1, Order::Any, &caller);
+    for _ in 0..2 {
+        drop(ask(&driven, 2_000, Order::Any, &caller));
+        assert_eq!(driven.stats().waiting, 2_001);
+        driven.run(200 * MS);
+        assert_eq!(driven.stats().waiting, 1, "those that went stay");
+    }
+    drop(first);
+}
+
 #[test]
 fn calls_beyond_a_bound_are_told_to_come_back_and_take_no_memory() {
     let mut driven = spent();

@@ -117,6 +117,28 @@ fn names_that_a_mark_closed_are_not_opened_by_an_old_fence_that_a_dump_brings_ba
     }
 }
 
+#[test]
+fn names_that_a_mark_closed_say_so_again_behind_another_store_that_answered_for_a_while() {
+    let (world, clock) = (world(2), clock());
+    let store = world.database.store(0);
+    let builder = Sequences::builder(Box::new(store.clone())).clock(clock.clone());
+    let (sequences, mut teller) = builder.assemble_for_test();
+    let (a, dump) = (sequence(&sequences, "a"), world.database.dump(0));
+    next(&a, || teller.turn_now());
+    world.database.replicate(0, 1);
+    world.database.restore(0, &dump);
+    take_in_turns(10, &a, &mut Vec::new(), || teller.turn_now());
+    let why = sequences.status().behind;
+    assert!(why.as_ref().is_some_and(|why| why.contains("the mark of 'a' went back")), "{why:?}");
+    for (host, is_it_said) in [(1, false), (0, true)] {
+        store.connect_to(host);
+        clock.pass(Duration::from_secs(2));
+        teller.turn_now();
+        let now = sequences.status().behind;
+        assert_eq!(now == why, is_it_said, "{now:?}");
+    }
+}
+
 /// Ids that came twice, where the store is another one and nothing but its identity says so.
 fn twice_of_another_store() -> usize {
     let world = world(2);
