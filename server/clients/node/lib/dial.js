@@ -9,7 +9,7 @@ import {
   ConnectionLostError, ProtocolError, RefusedError, UnreachableError, WrongClusterError, statusName,
 } from './errors.js';
 import { Breach, REPLY_ROOM, checkHeader, readError, readHeader, readReply } from './replies.js';
-import { onAbort } from './waiting.js';
+import { now, onAbort } from './waiting.js';
 import { HEADER_LEN, OPAQUE, Op, PREFACE, REPLY_BIT, VERSION, encodeRequest } from './wire.js';
 
 /** The request id of HELLO; those of a link are above. */
@@ -125,29 +125,39 @@ export function dial(server, options, signal) {
 }
 
 /**
- * Names that are being looked up, and who wants to know. The system does it in its own time, by one of two threads that the
- * whole program has for that, and cannot be interrupted: each name takes one at most, however often it is dialed.
+ * A look-up that takes longer is not joined, since it may never end: glibc waits without an end for a DNS server that it
+ * asks over TCP, and that is gone behind the handshake. All others end within some 30 s.
+ */
+const AGAIN_MS = 60_000;
+
+/**
+ * Names that are being looked up, since when, and who wants to know. The system does it in its own time, by one of two
+ * threads that the whole program has for that, and cannot be interrupted: each name takes one, however often it is dialed,
+ * and both where a look-up never ends.
  */
 const lookups = new Map();
 
 function lookUp(host, options, callback) {
   const key = JSON.stringify([host, options]);
-  const waiting = lookups.get(key);
-  if (waiting !== undefined) {
-    waiting.push(callback);
+  const underWay = lookups.get(key);
+  if (underWay !== undefined && (underWay.isSecond || now() - underWay.begun < AGAIN_MS)) {
+    underWay.callbacks.push(callback);
     return;
   }
-  const callbacks = [callback];
-  lookups.set(key, callbacks);
+  const own = { begun: now(), isSecond: underWay !== undefined, callbacks: [callback] };
+  const forget = () => {
+    if (lookups.get(key) === own) lookups.delete(key);
+  };
+  lookups.set(key, own);
   try {
     dns.lookup(host, options, (...outcome) => {
-      lookups.delete(key);
-      for (const each of callbacks) each(...outcome);
+      forget();
+      for (const each of own.callbacks) each(...outcome);
     });
   } catch (error) {
     // It was not begun, as where it is not permitted.
-    lookups.delete(key);
-    throw error;
+    forget();
+    process.nextTick(callback, error);
   }
 }
 

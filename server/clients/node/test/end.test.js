@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import dns from 'node:dns';
 import net from 'node:net';
+import { performance } from 'node:perf_hooks';
 import { test } from 'node:test';
 
 import { ClosedError, TimeoutError, UnreachableError, connect } from 'xuid-client';
@@ -130,6 +131,51 @@ test('a name that is looked up for long is looked up once', async (t) => {
     await assert.rejects(soon(connect('ids.test:1', { connectTimeoutMs: 50 })), UnreachableError);
   }
   assert.equal(asked.length, 1);
+});
+
+test('a name whose look-up never ends is looked up again', async (t) => {
+  // It looks up where it is to listen.
+  const fake = await Fake.start();
+  t.after(() => fake.close());
+  const { lookup } = dns;
+  const asked = [];
+  const now = performance.now.bind(performance);
+  const before = Object.getOwnPropertyDescriptor(performance, 'now');
+  t.after(() => {
+    dns.lookup = lookup;
+    delete performance.now;
+    if (before !== undefined) Object.defineProperty(performance, 'now', before);
+    asked[0]?.(new Error('of a test'));
+  });
+  dns.lookup = (host, options, callback) => {
+    asked.push(callback);
+    const found = options.all ? [[{ address: '127.0.0.1', family: 4 }]] : ['127.0.0.1', 4];
+    if (asked.length > 1) setImmediate(() => callback(null, ...found));
+  };
+  const name = `ids.test:${fake.server.address().port}`;
+  await assert.rejects(soon(connect(name, { connectTimeoutMs: 50 })), UnreachableError);
+  // Longer than any takes that ends.
+  Object.defineProperty(performance, 'now', { configurable: true, value: () => now() + 60_000 });
+  const [client, peer] = await soon(Promise.all([connect(name), fake.greet()]));
+  peer.socket.destroy();
+  await soon(client.close());
+  assert.equal(asked.length, 2);
+});
+
+test('a look-up that cannot be begun is told, and keeps no later one from being begun', async (t) => {
+  const { lookup } = dns;
+  t.after(() => {
+    dns.lookup = lookup;
+  });
+  let asked = 0;
+  dns.lookup = () => {
+    asked += 1;
+    throw new Error('not permitted');
+  };
+  for (let dialed = 1; dialed <= 2; dialed += 1) {
+    await assert.rejects(soon(connect('ids.test:1')), UnreachableError);
+    assert.equal(asked, dialed);
+  }
 });
 
 test('a name is looked up again for each connection', async (t) => {

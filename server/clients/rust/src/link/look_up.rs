@@ -4,8 +4,9 @@
 //! threads for what blocks, its caller panics where none can be had, and its runtime waits for all of them at its end.
 //!
 //! # Invariants
-//! - I1 each name takes one thread at most, however often it is dialed meanwhile;
-//! - I2 nothing is waited for that a parent of this process began.
+//! - I1 each name takes one thread in [`AGAIN`] at most, however often it is dialed meanwhile;
+//! - I2 nothing is waited for that a parent of this process began;
+//! - I3 a look-up that never ends keeps its name from being looked up for no longer than that.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -14,12 +15,17 @@ use std::thread;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::process::Process;
 
 /// How often, and how long after the last time, the list is tried: for longer than a thread takes to begin.
 const TRIES: usize = 500;
 const PAUSE: Duration = Duration::from_micros(50);
+
+/// A look-up that takes longer is not joined, since it may never end: glibc waits without an end for a DNS server that it asks
+/// over TCP, and that is gone behind the handshake. All others end within some 30 s.
+const AGAIN: Duration = Duration::from_mins(1);
 
 /// What was found; an error in its words, since several may wait for it.
 type Found = Result<Vec<SocketAddr>, (io::ErrorKind, String)>;
@@ -28,25 +34,28 @@ type Found = Result<Vec<SocketAddr>, (io::ErrorKind, String)>;
 struct UnderWay {
     process: Process,
     name: Arc<str>,
+    begun: Instant,
     found: watch::Receiver<Option<Found>>,
 }
 
-static UNDER_WAY: Mutex<Vec<UnderWay>> = Mutex::new(Vec::new());
+type Names = Mutex<Vec<UnderWay>>;
+
+static UNDER_WAY: Names = Mutex::new(Vec::new());
 
 /// The addresses of a name, or the one that it is. It is looked up on that thread.
 pub(super) async fn look_up(server: &Arc<str>, thread: thread::Builder) -> io::Result<Vec<SocketAddr>> {
     if let Ok(address) = server.parse() {
         return Ok(vec![address]);
     }
-    let mut found = begin(server, thread, |name| name.to_socket_addrs().map(Iterator::collect))?;
+    let mut found = begin(&UNDER_WAY, server, thread, |name| name.to_socket_addrs().map(Iterator::collect))?;
     let found = found.wait_for(Option::is_some).await.map_err(io::Error::other)?.clone();
     found.unwrap_or_else(|| Ok(Vec::new())).map_err(|(kind, why)| io::Error::new(kind, why))
 }
 
 /// The list; `None` where a thread of a parent has it, for good. Another dial has it for as long as a thread takes to begin.
-fn list() -> Option<MutexGuard<'static, Vec<UnderWay>>> {
+fn list(names: &Names) -> Option<MutexGuard<'_, Vec<UnderWay>>> {
     for _ in 0..TRIES {
-        match UNDER_WAY.try_lock() {
+        match names.try_lock() {
             Ok(under_way) => return Some(under_way),
             Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => thread::sleep(PAUSE),
@@ -57,14 +66,16 @@ fn list() -> Option<MutexGuard<'static, Vec<UnderWay>>> {
 
 /// Begins a look-up, if none of that name is under way.
 fn begin(
+    names: &Names,
     server: &Arc<str>,
     thread: thread::Builder,
     resolve: impl FnOnce(&str) -> io::Result<Vec<SocketAddr>> + Send + 'static,
 ) -> io::Result<watch::Receiver<Option<Found>>> {
-    let mut under_way = list();
+    let mut under_way = list(names);
     if let Some(under_way) = &mut under_way {
         let is_mine = |one: &UnderWay| one.process.check().is_ok() && one.found.borrow().is_none();
-        under_way.retain(|one| is_mine(one) && one.found.has_changed().is_ok());
+        let is_young = |one: &UnderWay| one.begun.elapsed() < AGAIN;
+        under_way.retain(|one| is_mine(one) && is_young(one) && one.found.has_changed().is_ok());
         if let Some(one) = under_way.iter().find(|one| one.name == *server) {
             return Ok(one.found.clone());
         }
@@ -82,7 +93,8 @@ fn begin(
         io::Error::new(error.kind(), why)
     })?;
     if let Some(under_way) = &mut under_way {
-        under_way.push(UnderWay { process: Process::this(), name: Arc::clone(server), found: found.clone() });
+        let (process, name, begun) = (Process::this(), Arc::clone(server), Instant::now());
+        under_way.push(UnderWay { process, name, begun, found: found.clone() });
     }
     Ok(found)
 }
@@ -103,54 +115,91 @@ mod tests {
         assert_eq!(look_up(&Arc::from("127.0.0.1:1"), none()).await.unwrap(), [address]);
     }
 
-    #[tokio::test]
-    async fn a_name_that_is_looked_up_for_long_takes_one_thread() {
-        let (name, address) = (Arc::from("for-long.test:1"), "127.0.0.1:9".parse::<SocketAddr>().unwrap());
-        let (answer, waits) = mpsc::channel();
-        let mut first =
-            begin(&name, thread::Builder::new(), move |_| Ok(vec![waits.recv().unwrap()])).unwrap();
-        let again = || begin(&name, thread::Builder::new(), |_| Ok(Vec::new())).unwrap();
-        // Another test may have the list for a moment.
-        let shared = (0..10).filter(|_| again().same_channel(&first)).count();
-        assert!(shared > 0, "each has a thread of its own");
-        answer.send(address).unwrap();
-        let found = first.wait_for(Option::is_some).await.unwrap().clone();
-        assert_eq!(found, Some(Ok(vec![address])));
-        assert_eq!(look_up(&Arc::from("127.0.0.1:9"), thread::Builder::new()).await.unwrap(), [address]);
+    /// Nobody else's.
+    fn no_names() -> Names {
+        Mutex::new(Vec::new())
     }
 
     #[tokio::test]
-    async fn a_name_takes_one_thread_though_another_dial_has_the_list_for_a_moment() {
-        let name: Arc<str> = Arc::from("for-a-moment.test:1");
-        let (has, had) = mpsc::channel();
-        let holding = thread::spawn(move || {
-            let held = UNDER_WAY.lock();
-            has.send(()).unwrap();
-            thread::sleep(Duration::from_millis(2));
-            drop(held);
-        });
-        had.recv().unwrap();
-        let (answer, waits) = mpsc::channel::<()>();
+    async fn a_name_that_is_looked_up_for_long_takes_one_thread() {
+        let (name, address) = (Arc::from("for-long.test:1"), "127.0.0.1:9".parse::<SocketAddr>().unwrap());
+        let (names, (answer, waits)) = (no_names(), mpsc::channel());
+        let mut first =
+            begin(&names, &name, thread::Builder::new(), move |_| Ok(vec![waits.recv().unwrap()])).unwrap();
+        let again = || begin(&names, &name, thread::Builder::new(), |_| Ok(Vec::new())).unwrap();
+        assert!((0..10).all(|_| again().same_channel(&first)), "each has a thread of its own");
+        answer.send(address).unwrap();
+        let found = first.wait_for(Option::is_some).await.unwrap().clone();
+        assert_eq!(found, Some(Ok(vec![address])));
+        assert!(!again().same_channel(&first), "it is looked up once in a life");
+        assert_eq!(look_up(&Arc::from("127.0.0.1:9"), thread::Builder::new()).await.unwrap(), [address]);
+    }
+
+    #[test]
+    fn a_look_up_that_never_ends_is_not_waited_for_without_an_end() {
+        let (name, names): (Arc<str>, _) = (Arc::from("for-ever.test:1"), no_names());
+        let (never, waits) = mpsc::channel::<()>();
         let resolve = move |_: &str| {
             let _ = waits.recv();
             Ok(Vec::new())
         };
-        let first = begin(&name, thread::Builder::new(), resolve).unwrap();
-        holding.join().unwrap();
-        let again = begin(&name, thread::Builder::new(), |_: &str| Ok(Vec::new())).unwrap();
-        assert!(again.same_channel(&first), "each has a thread of its own");
-        drop(answer);
+        let first = begin(&names, &name, thread::Builder::new(), resolve).unwrap();
+        let since = Instant::now().checked_sub(AGAIN).unwrap();
+        list(&names).unwrap()[0].begun = since;
+        let again = begin(&names, &name, thread::Builder::new(), |_: &str| Ok(Vec::new())).unwrap();
+        assert!(!again.same_channel(&first), "all dials of its name wait for it in vain, for good");
+        drop(never);
     }
 
-    #[tokio::test]
-    async fn a_look_up_that_a_parent_began_is_not_waited_for() {
-        let name: Arc<str> = Arc::from("of-a-parent.test:1");
+    #[test]
+    fn a_list_that_a_thread_of_a_parent_has_is_not_waited_for_without_an_end() {
+        let (tell, told) = mpsc::channel();
+        thread::spawn(move || {
+            let names = no_names();
+            // As in a child: nobody is there who would give it back.
+            let kept = names.lock();
+            let name = Arc::from("of-a-parent.test:1");
+            let begun = begin(&names, &name, thread::Builder::new(), |_: &str| Ok(Vec::new()));
+            drop(kept);
+            let _ = tell.send(begun.is_ok());
+        });
+        let begun = told.recv_timeout(Duration::from_secs(20));
+        assert_eq!(begun, Ok(true), "each dial of the child hangs, and the thread of its runtime with it");
+    }
+
+    #[test]
+    fn a_name_takes_one_thread_though_another_dial_has_the_list_for_a_moment() {
+        let (name, names): (Arc<str>, _) = (Arc::from("for-a-moment.test:1"), no_names());
+        let (has, had) = mpsc::channel();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let held = names.lock();
+                has.send(()).unwrap();
+                thread::sleep(Duration::from_millis(2));
+                drop(held);
+            });
+            had.recv().unwrap();
+            let (answer, waits) = mpsc::channel::<()>();
+            let resolve = move |_: &str| {
+                let _ = waits.recv();
+                Ok(Vec::new())
+            };
+            let first = begin(&names, &name, thread::Builder::new(), resolve).unwrap();
+            let again = begin(&names, &name, thread::Builder::new(), |_: &str| Ok(Vec::new())).unwrap();
+            assert!(again.same_channel(&first), "each has a thread of its own");
+            drop(answer);
+        });
+    }
+
+    #[test]
+    fn a_look_up_that_a_parent_began_is_not_waited_for() {
+        let (name, names): (Arc<str>, _) = (Arc::from("of-a-parent.test:1"), no_names());
         // Its thread is not there.
         let (_tell, parents) = watch::channel(None);
         let process = Process::known_by_id(std::process::id() + 1);
-        let under_way = UnderWay { process, name: Arc::clone(&name), found: parents.clone() };
-        list().unwrap().push(under_way);
-        let own = begin(&name, thread::Builder::new(), |_: &str| Ok(Vec::new())).unwrap();
+        let (begun, found) = (Instant::now(), parents.clone());
+        list(&names).unwrap().push(UnderWay { process, name: Arc::clone(&name), begun, found });
+        let own = begin(&names, &name, thread::Builder::new(), |_: &str| Ok(Vec::new())).unwrap();
         assert!(!own.same_channel(&parents));
     }
 }

@@ -22,6 +22,10 @@ from .threads import start
 
 T = TypeVar("T")
 
+#: Seconds after which a look-up is not joined any more, since it may never end: glibc waits without an end for a DNS server
+#: that it asks over TCP, and that is gone behind the handshake. All others end within some 30.
+_AGAIN = 60.0
+
 
 class Waiter:
     """A task that waits for a reply."""
@@ -204,8 +208,8 @@ class Tasks:
         self._turn = asyncio.Lock()
         #: The loop itself holds tasks by weak references only.
         self._tasks: set[asyncio.Task[None]] = set()
-        #: Names that are being looked up.
-        self._lookups: dict[str, asyncio.Future[Any]] = {}
+        #: Names that are being looked up, and since when.
+        self._lookups: dict[str, tuple[asyncio.Future[Any], float]] = {}
         self._closing = News()
         self._is_open = self._closing.last
 
@@ -293,14 +297,16 @@ class Tasks:
     async def _look_up(self, server: str) -> Any:
         """The addresses of a name. Not by the loop's own threads: those are the program's, which waits for them at its end, and a
         name may be looked up for long. One that is looked up already is waited for, so that no more threads stand there than
-        there are names."""
-        found = self._lookups.get(server)
-        if found is None:
+        there are names, but for those of look-ups that never end."""
+        now, under_way = time.monotonic(), self._lookups.get(server)
+        if under_way and now - under_way[1] < _AGAIN:
+            found = under_way[0]
+        else:
             found = self._loop.create_future()
             # Nobody may ask it any more.
             found.add_done_callback(lambda found: found.cancelled() or found.exception())
             start("xuid-lookup", self._find, server, found)
-            self._lookups[server] = found
+            self._lookups[server] = found, now
         return await asyncio.shield(found)
 
     def _find(self, server: str, found: asyncio.Future[Any]) -> None:
@@ -315,7 +321,9 @@ class Tasks:
             self._loop.call_soon_threadsafe(self._note_found, server, found, addresses, failure)
 
     def _note_found(self, server: str, found: asyncio.Future[Any], addresses: Any, failure: Exception | None) -> None:
-        self._lookups.pop(server, None)
+        under_way = self._lookups.get(server)
+        if under_way and under_way[0] is found:
+            del self._lookups[server]
         if found.done():
             return
         if failure:
