@@ -11,7 +11,7 @@ from .client import WAIT, Base, merged
 from .errors import Closed
 from .link.tasks import Tasks
 from .prefetch import AsyncPrefetch
-from .process import settle
+from .process import own, settle
 from .values import Decoded, Run
 
 
@@ -44,12 +44,12 @@ class AsyncClient(Base):
         await self.close()
 
     async def _call(self, request: wire.Request) -> Any:
-        settle()
         while True:
+            settle()
             process = self._fleet.process
             answer = await self._fleet.call(request)
             # Another task may have forked since it came, and in the child it is the parent's.
-            if process is self._fleet.process:
+            if own[0] and process is self._fleet.process:
                 return answer
 
     async def next(self, order: str = "any") -> int:

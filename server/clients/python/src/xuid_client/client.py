@@ -13,7 +13,7 @@ from .link.fleet import Fleet
 from .link.threads import Threads, run
 from .options import Tls, check
 from .prefetch import Prefetch
-from .process import settle
+from .process import own, settle
 from .values import Decoded, Layout, Run, Served
 
 #: How long ids may take, in seconds, where a caller says nothing.
@@ -144,14 +144,14 @@ class Client(Base):
 
     def _call(self, request: wire.Request, make: Callable[[Any], Any] | None = None) -> Any:
         """What is made of the answer."""
-        settle()
         while True:
+            settle()
             process = self._fleet.process
             answer = run(self._fleet.call(request))
             if make:
                 answer = make(answer)
             # Last: a signal's handler may have forked, and then it is the parent's.
-            if process is self._fleet.process:
+            if own[0] and process is self._fleet.process:
                 return answer
 
     def next(self, order: str = "any") -> int:

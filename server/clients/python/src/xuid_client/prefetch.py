@@ -5,7 +5,8 @@
                          pool: runs, oldest first, as a rule for one thread at a time (:class:`.link.mutex.Courtesy`)
                            |  a piece of up to 1,024 ids is opened
                          piece: the next id is taken without the lock, by any thread
-                           |  then the clock is looked at: an id that is too old is wasted
+                           |  then the clock is looked at, and whose process it is: an id that is too old is wasted, and so
+                           |  is one of a parent
                          caller
 
 A forked child drops the pool and the piece, and fills its own. A signal's handler may fork, or close, in the middle of
@@ -26,7 +27,7 @@ from .errors import Closed, Timeout, UsageError, XuidError
 from .link import tasks, threads
 from .link.fleet import Fleet
 from .pool import EMPTY, Batch, Piece, Pool
-from .process import is_forking, now, settle, tell_of_forks
+from .process import now, own, settle, tell_of_forks
 
 #: How long the server may wait for the ids of a refill, in seconds: one that lives on what its clock brings has the largest
 #: refill together in 32 ms.
@@ -44,43 +45,29 @@ class Source:
         self._make_gate = make_gate
         self._wait = wait
         self._pool = Pool(least, most, max_age)
+        tell_of_forks(self)
         self._begin()
         fleet.add_source(self)
-        tell_of_forks(self)
 
     def _begin(self) -> None:
-        #: Another object whenever what is held becomes void.
-        self.generation = object()
-        self.piece = EMPTY
-        #: What was open when a fork began.
-        self._aside = EMPTY
-        #: That of tasks is of an event loop, and made in it.
-        self._gate: Any = None if self._make_gate is tasks.Gate else self._make_gate()
-
-    def before_fork(self) -> None:
-        """Nothing stays open that is taken without a look whether it is the parent's."""
-        piece, generation = self.piece, object()
-        is_good = piece.generation is self.generation
-        self.generation, self.piece = generation, EMPTY
-        # What makes it void meanwhile is of another generation.
-        self._aside = Piece(piece.pop, piece.good_until, generation) if is_good else EMPTY
-
-    def forked(self) -> None:
-        """In the parent: it is open again, and what waited for it goes on."""
-        if not is_forking():
-            # Else the last of those that fork.
-            if self.piece is EMPTY:
-                self.piece = self._aside
-            self._aside = EMPTY
-        if self._gate is not None and self._make_gate is not tasks.Gate:
-            self._gate.news.tell()
+        while True:
+            #: Another object whenever what is held becomes void.
+            self.generation = generation = object()
+            self.piece = EMPTY
+            #: That of tasks is of an event loop, and made in it.
+            self._gate: Any = None if self._make_gate is tasks.Gate else self._make_gate()
+            if self.generation is generation:
+                return
+            # A handler has forked meanwhile, and a part of that gate counts as the parent's.
 
     def after_fork(self) -> None:
         """In a child: what is held is the parent's."""
         self.generation = object()
         parents = self._pool
-        self._pool = Pool(parents.least, parents.most, parents.max_age)
-        self._pool.closed = parents.closed
+        pool = Pool(parents.least, parents.most, parents.max_age)
+        pool.closed = parents.closed
+        # Whole: it may be told twice.
+        self._pool = pool
         self._begin()
 
     def close(self) -> None:
@@ -127,7 +114,7 @@ class Source:
             number = piece.pop()
         except IndexError:
             return None
-        if now() < piece.good_until and piece.generation is self.generation:
+        if now() < piece.good_until and own[0] and piece.generation is self.generation:
             return number
         return None
 
@@ -138,9 +125,6 @@ class Source:
             number = self.take_from(piece)
             if number is not None:
                 return number
-            ids = self._take_one()
-            if ids:
-                return ids[0]
             gate = self._current_gate()
             if not gate.under(self._open_held, piece, gate):
                 return None
@@ -149,20 +133,12 @@ class Source:
         """An id of a piece behind that one, which is used up; waits for one if none is held."""
         deadline: float | None = None
         while True:
-            ids = self._take_one()
-            if ids:
-                return ids[0]
             deadline = await self._until(functools.partial(self._open_next, piece), deadline)
             piece = self.piece
             number = self.take_from(piece)
             if number is not None:
                 return number
             # Others took all of it. The time of this caller goes on.
-
-    def _take_one(self) -> list[int] | None:
-        """While any thread forks nothing is opened. One that is taken with a look at whose it is does as well: who draws in
-        the thread that forks (in a hook, or a signal's handler) must not wait for it."""
-        return self.take_list(1) if is_forking() else None
 
     async def take(self, count: int) -> list[int]:
         """So many ids, and waits for them if they are not held."""
@@ -179,7 +155,7 @@ class Source:
         generation, pool = self.generation, self._pool
         batch: Batch | None = gate.under(self._take_of, pool, count, gate)
         # Last, as with one by one: the process may have been stopped, or forked.
-        if batch is None or now() >= batch.good_until or generation is not self.generation:
+        if batch is None or now() >= batch.good_until or not own[0] or generation is not self.generation:
             return None
         return batch.ids
 
@@ -206,8 +182,6 @@ class Source:
             return True
         # First: what is opened of another pool than that of this generation is void.
         generation = self.generation
-        if is_forking():
-            return self._holds(1, gate)
         piece = self._pool.open(now())
         self._ask(gate)
         if piece and self.piece is used_up:
@@ -320,9 +294,9 @@ class Prefetch(Iterator[int]):
     held follows the use: ``least`` at first, up to ``most`` in a hot loop, and none are fetched while none are taken.
 
     A process that forks need not care: the child drops what its parent held, connects by itself, and goes on drawing from
-    this object. That holds for forks that Python knows of (``os.fork``, multiprocessing, gunicorn), and for uWSGI. A virtual
-    machine, or a process, that is resumed twice from one snapshot of its memory hands out the same held ids in both: close
-    the prefetch before the snapshot.
+    this object, whoever forked it (multiprocessing, gunicorn; uWSGI and other forks past Python while nobody draws: else Python
+    itself may stand still there). A virtual machine, or a process, that is resumed twice from one snapshot of its memory hands
+    out the same held ids in both: close the prefetch before the snapshot.
     """
 
     def __init__(self, client: Any, fleet: Fleet, least: int, most: int, max_age: float, wait: float):
@@ -336,7 +310,7 @@ class Prefetch(Iterator[int]):
         piece = source.piece
         try:
             number = piece[0]()
-            if now() < piece[1] and piece[2] is source.generation:
+            if now() < piece[1] and own[0] and piece[2] is source.generation:
                 return number
         except IndexError:
             pass

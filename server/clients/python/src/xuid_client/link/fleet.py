@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import random
 import sys
 import time
 import weakref
@@ -32,7 +31,7 @@ from ..process import settle, tell_of_forks
 from ..values import Served
 from .conversation import NotSent
 from .mutex import Mutex
-from .retry import Backoff, Retries, leads_elsewhere
+from .retry import RANDOM, Backoff, Retries, leads_elsewhere
 
 T = TypeVar("T")
 
@@ -118,7 +117,7 @@ class Fleet:
         #: The first choice, at random, so that clients spread over the servers; and the one that is dialed next. That moves
         #: before each dial, not after it: a caller may give up half way, and the next one must not begin at the same silent
         #: server.
-        self._home = self._next = random.randrange(len(self.options.servers))
+        self._home = self._next = RANDOM.randrange(len(self.options.servers))
         self._comeback_at = 0.0
         #: When each server was dialed last.
         self._dialed: dict[str, float] = {}
@@ -130,6 +129,8 @@ class Fleet:
         self._begin()
 
     def add_source(self, source: Any) -> None:
+        # A thread of the parent may have the mutex for ever.
+        settle()
         self._mutex.under(self.sources.add, source)
 
     @property
@@ -418,7 +419,7 @@ class Fleet:
 
     def _plan_comeback(self) -> None:
         """At random, so that the clients of a restarted server do not all come back at once."""
-        self._comeback_at = time.monotonic() + self.options.return_after * random.uniform(0.5, 1.5)
+        self._comeback_at = time.monotonic() + self.options.return_after * RANDOM.uniform(0.5, 1.5)
 
     async def _come_back(self, port: Port) -> None:
         turn = self._next

@@ -21,6 +21,9 @@ _CLOCK_PATIENCE_MS = 100
 _LACKS_ITSELF = frozenset({0x8010, 0x8013, 0x8014, 0x8015, 0x8016, 0x8017})
 _CLOCK_BEHIND = 0x8012
 
+#: The system's: what Python makes up by itself comes the same in all children that were forked past it.
+RANDOM = random.SystemRandom()
+
 
 def leads_elsewhere(error: XuidError) -> bool:
     """Whether another server, if there is one, is asked next: the connection is gone, or what the server lacks is its own
@@ -40,7 +43,7 @@ class Backoff:
 
     def pause(self) -> float:
         """The next pause, in seconds: anything up to a bound that doubles."""
-        pause = random.uniform(0, self._longest)
+        pause = RANDOM.uniform(0, self._longest)
         self._longest = min(2 * self._longest, LONGEST_PAUSE)
         return pause
 

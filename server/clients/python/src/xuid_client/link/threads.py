@@ -49,7 +49,8 @@ class Threads:
         self._is_open = self._closing.last
 
     def is_current(self) -> bool:
-        return True
+        # Else a handler has forked while it was made, and it pauses for nobody.
+        return not self._closing.is_abandoned
 
     async def in_turn(self, servers: str, work: Callable[[], Coroutine[Any, Any, T]], limit: float) -> T:
         return self._turns.run(servers, work, limit)
