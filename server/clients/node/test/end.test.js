@@ -162,6 +162,25 @@ test('a name whose look-up never ends is looked up again', async (t) => {
   assert.equal(asked.length, 2);
 });
 
+test('of look-ups of one name that never end there are two at most', async (t) => {
+  const { lookup } = dns;
+  const asked = [];
+  const now = performance.now.bind(performance);
+  const before = Object.getOwnPropertyDescriptor(performance, 'now');
+  t.after(() => {
+    dns.lookup = lookup;
+    delete performance.now;
+    if (before !== undefined) Object.defineProperty(performance, 'now', before);
+    for (const callback of asked) callback(new Error('of a test'));
+  });
+  dns.lookup = (host, options, callback) => asked.push(callback);
+  for (let minutes = 0; minutes < 4; minutes += 1) {
+    Object.defineProperty(performance, 'now', { configurable: true, value: () => now() + minutes * 60_000 });
+    await assert.rejects(soon(connect('for-ever.test:1', { connectTimeoutMs: 50 })), UnreachableError);
+  }
+  assert.equal(asked.length, 2);
+});
+
 test('a look-up that cannot be begun is told, and keeps no later one from being begun', async (t) => {
   const { lookup } = dns;
   t.after(() => {
