@@ -18,7 +18,13 @@ from .support.handlers import Interrupt
 from .support.programs import ran
 
 HOOK = """
-import os, sys
+import mmap, os, sys
+if "refused" in sys.argv:
+    # As where no page is wiped.
+    class Sandbox(mmap.mmap):
+        def madvise(self, advice):
+            raise OSError
+    mmap.mmap = Sandbox
 hooks = []
 # As of a package that keeps hooks for others: it is imported before the client.
 os.register_at_fork(after_in_child=lambda: [hook() for hook in hooks])
@@ -134,6 +140,7 @@ if not os.fork():
         "try": lambda: found.extend(filter(None, (ids.try_next() for _ in range(20)))),
         "take": lambda: found.extend(ids.take(20)),
         "call": lambda: found.append(client.next()),
+        "stands": lambda: os._exit(1) if client.is_connected else found.append(client.next()),
     }
     if kind == "threads":
         threads = [threading.Thread(target=calls["next"]) for _ in range(8)]
@@ -306,7 +313,8 @@ class Forks(unittest.TestCase):
                     others[0].start()
                     others[0].join(0.05)
 
-        with self.told(Holder()):
+        # However busy the machine is.
+        with self.told(Holder()), mock.patch.object(process, "_MOMENT", PATIENCE):
             process.settle()
             others[0].join(PATIENCE)
             # Once, and before the word.
@@ -398,15 +406,26 @@ class Untold(Stories):
         self.assertEqual((len(parents), len(childs)), (100, 21))
         self.assertEqual(set(parents) & set(childs), set())
 
+    def test_a_refill_that_is_told_of_a_fork_though_it_lives_ends(self):
+        ids = self.client(self.mill().address).prefetch(wait=PATIENCE)
+        next(ids)
+        gate = ids._source._gate
+        until(lambda: gate.is_fed)
+        # As where all are told twice, and a draw came in between.
+        gate.demand.after_fork()
+        until(lambda: not gate.is_fed, "its end")
+        self.assertEqual(len({next(ids) for _ in range(2_000)}), 2_000)
+
     def test_a_child_that_is_forked_at_the_limit_of_recursion_draws_no_id_of_its_parent(self):
         drawn = ran(DEEP, self.mill().address).split()
         self.assertGreater(len(drawn), 20)
         self.assertEqual(len(drawn), len(set(drawn)))
 
     def test_what_a_hook_has_begun_before_a_child_is_told_goes_on_there_in_peace(self):
-        is_same, busy = ran(GOES_ON, self.mill().address).split()
-        self.assertEqual(is_same, "1", "the child's own connection was closed")
-        self.assertLess(float(busy), 0.25)
+        for kind in ("", "refused"):
+            is_same, busy = ran(GOES_ON, self.mill().address, kind).split()
+            self.assertEqual(is_same, "1", "the child's own connection was closed")
+            self.assertLess(float(busy), 0.25)
 
     def test_a_hook_that_comes_before_a_child_is_told_calls_on_no_connection_of_its_parent(self):
         fake = self.fake()
@@ -487,7 +506,7 @@ class Workers(Stories):
     kind = Client
 
     def test_a_worker_has_no_id_of_the_process_that_it_was_forked_from(self):
-        for kind in ("next", "try", "take", "call", "threads", "namespace", "ignored", "half", "refused", "first"):
+        for kind in ("next", "try", "take", "call", "stands", "threads", "namespace", "ignored", "half", "refused", "first"):
             parents, workers = (line.split() for line in ran(WORKER, self.mill().address, kind).splitlines())
             self.assertEqual(len(parents), 101, kind)
             self.assertGreaterEqual(len(workers), 160 if kind == "threads" else 1, kind)

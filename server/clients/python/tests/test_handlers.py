@@ -11,7 +11,7 @@ import time
 import unittest
 from unittest import mock
 
-from xuid_client import Client, Closed, Timeout, XuidError, process, wire
+from xuid_client import AsyncClient, Client, Closed, Timeout, XuidError, process, wire
 from xuid_client.link import thread_link, threads
 from xuid_client.link.mutex import Mutex
 
@@ -458,6 +458,32 @@ class Handlers(Stories):
             os.waitpid(child, 0)
             self.assertEqual(len(children), 100 if raises else 101)
             self.assertEqual(children & set(drawn), set())
+
+    @unittest.skipUnless(hasattr(os, "fork"), "this system does not fork")
+    def test_a_child_that_a_handler_forks_while_a_reply_becomes_a_list_has_none_of_it(self):
+        parent, children = os.getpid(), []
+
+        def handler(*_):
+            if not children:
+                children.append(os.fork())
+
+        before = signal.signal(signal.SIGUSR1, handler)
+        self.addCleanup(signal.signal, signal.SIGUSR1, before)
+
+        async def call(_):
+            # A reply that a signal comes with, as it is looked through.
+            return map(os.kill, [parent], [signal.SIGUSR1]) if os.getpid() == parent else [7]
+
+        for kind in (Client, AsyncClient):
+            client = kind("127.0.0.1:1", token="")
+            client._fleet.call = call
+            for asks in (client.array, client.runs, client.sequence("a").array, client.sequence("a").runs):
+                children.clear()
+                found = asks(1)
+                found = found if kind is Client else threads.run(found)
+                if children == [0]:
+                    os._exit(found != [7])
+                self.assertEqual((found, os.waitpid(children[0], 0)[1]), ([None], 0))
 
     @unittest.skipUnless(hasattr(os, "fork"), "this system does not fork")
     def test_a_child_waits_for_no_thread_of_its_parent(self):

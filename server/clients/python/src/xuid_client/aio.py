@@ -43,12 +43,15 @@ class AsyncClient(Base):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _call(self, request: wire.Request) -> Any:
+    async def _call(self, request: wire.Request, make: Callable[[Any], Any] | None = None) -> Any:
+        """What is made of the answer."""
         while True:
             settle()
             process = self._fleet.process
             answer = await self._fleet.call(request)
-            # Another task may have forked since it came, and in the child it is the parent's.
+            if make:
+                answer = make(answer)
+            # Last: another task, or a signal's handler, may have forked since it came, and in the child it is the parent's.
             if own[0] and process is self._fleet.process:
                 return answer
 
@@ -58,11 +61,11 @@ class AsyncClient(Base):
 
     async def array(self, count: int, order: str = "any", wait: float = WAIT) -> list[int]:
         """As :meth:`Client.array`."""
-        return list(await self._call(wire.array(count, order, wait)))
+        return await self._call(wire.array(count, order, wait), list)  # type: ignore[no-any-return]
 
     async def runs(self, count: int, order: str = "any", wait: float = WAIT) -> list[Run]:
         """As :meth:`Client.runs`."""
-        return list(await self._call(wire.runs(count, order, wait)))
+        return await self._call(wire.runs(count, order, wait), list)  # type: ignore[no-any-return]
 
     async def decode(self, number: int) -> Decoded:
         """As :meth:`Client.decode`."""
@@ -110,8 +113,8 @@ class AsyncSequence:
         self._client = client
         self.name = name
 
-    async def _call(self, request: wire.Request) -> Any:
-        return await self._client._call(request)
+    async def _call(self, request: wire.Request, make: Callable[[Any], Any] | None = None) -> Any:
+        return await self._client._call(request, make)
 
     async def next(self) -> int:
         """As :meth:`Sequence.next`."""
@@ -119,11 +122,11 @@ class AsyncSequence:
 
     async def array(self, count: int, order: str = "ordered", wait: float = WAIT) -> list[int]:
         """As :meth:`Sequence.array`."""
-        return list(await self._call(wire.seq_array(self.name, count, order, wait)))
+        return await self._call(wire.seq_array(self.name, count, order, wait), list)  # type: ignore[no-any-return]
 
     async def runs(self, count: int, order: str = "ordered", wait: float = WAIT) -> list[Run]:
         """As :meth:`Sequence.runs`."""
-        return list(await self._call(wire.seq_runs(self.name, count, order, wait)))
+        return await self._call(wire.seq_runs(self.name, count, order, wait), list)  # type: ignore[no-any-return]
 
     async def contiguous(self, count: int, order: str = "ordered", wait: float = WAIT) -> Run:
         """As :meth:`Sequence.contiguous`."""

@@ -50,15 +50,11 @@ class Source:
         fleet.add_source(self)
 
     def _begin(self) -> None:
-        while True:
-            #: Another object whenever what is held becomes void.
-            self.generation = generation = object()
-            self.piece = EMPTY
-            #: That of tasks is of an event loop, and made in it.
-            self._gate: Any = None if self._make_gate is tasks.Gate else self._make_gate()
-            if self.generation is generation:
-                return
-            # A handler has forked meanwhile, and a part of that gate counts as the parent's.
+        #: Another object whenever what is held becomes void.
+        self.generation = object()
+        self.piece = EMPTY
+        #: That of tasks is of an event loop, and made in it. Another one takes its place where it is not current.
+        self._gate: Any = None if self._make_gate is tasks.Gate else self._make_gate()
 
     def after_fork(self) -> None:
         """In a child: what is held is the parent's."""
@@ -195,7 +191,7 @@ class Source:
             raise Closed
         gate = self._gate
         if gate is None or not gate.is_current():
-            # An event loop that is over took its tasks along.
+            # An event loop that is over took its tasks along; or a handler has forked while it was made.
             gate = self._gate = self._make_gate()
         return gate
 
@@ -252,7 +248,7 @@ async def _keep_filled(fleet: Fleet, pool: Pool, gate: Any) -> None:
     while True:
         seen = gate.demand.last
         count = gate.under(pool.refill, now(), fleet.max_count)
-        if pool.closed:
+        if pool.closed or not gate.is_current():
             return
         if not count:
             if pool.is_full:

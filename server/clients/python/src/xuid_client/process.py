@@ -146,13 +146,23 @@ def _all_holders() -> list[Any]:
             continue
 
 
+#: The number of the process that forked last.
+_forking = os.getpid()
+
+
+def _forks() -> None:
+    global _forking
+    _forking = os.getpid()
+
+
 def _forked() -> None:
-    """In a child of Python's own, which may have the number of its parent in another namespace."""
-    if isinstance(own, _Number):
+    """In a child of Python's own, which may have the number of its parent in another namespace. One of another number may have
+    been told already, by a look of what came before: what was begun there goes on."""
+    if isinstance(own, _Number) and _forking == os.getpid():
         own.lose()
     settle()
 
 
 if hasattr(os, "register_at_fork"):
     # At once, so that the child's copy of the connection is closed.
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(before=_forks, after_in_child=_forked)

@@ -143,6 +143,7 @@ class Fleet:
 
     @property
     def is_connected(self) -> bool:
+        settle()
         link = self._link
         return link is not None and link.is_serving
 

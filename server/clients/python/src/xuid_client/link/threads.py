@@ -222,7 +222,8 @@ class Gate:
         self._fed = threading.Lock()
 
     def is_current(self) -> bool:
-        return True
+        # A part of a parent's pauses for nobody.
+        return not (self.news.is_abandoned or self.demand.is_abandoned)
 
     @property
     def is_fed(self) -> bool:
