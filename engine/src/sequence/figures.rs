@@ -190,7 +190,8 @@ pub struct StoreStatus {
     pub store: String,
     /// The witness, for people; `None` where there is none.
     pub witness: Option<String>,
-    /// Whether a store that goes back is noticed before an id is issued: by a witness, or because this store cannot.
+    /// Whether a store that goes back is noticed before an id is issued: by a witness that sees the grants of all, or because this
+    /// store cannot.
     pub is_proof: bool,
     /// What is wrong with the store now, and for how long.
     pub store_trouble: Option<Trouble>,

@@ -10,6 +10,8 @@ use super::store::{MOST_STEP, SequenceSettings};
 #[derive(Clone, Debug)]
 pub(crate) struct SequenceConfig {
     pub(crate) witness: bool,
+    /// `None`: by the kind of its records.
+    pub(crate) is_witness_shared: Option<bool>,
     pub(crate) lossless: bool,
     pub(crate) wait: Duration,
     pub(crate) hold: Duration,
@@ -26,6 +28,7 @@ impl Default for SequenceConfig {
     fn default() -> Self {
         Self {
             witness: true,
+            is_witness_shared: None,
             lossless: false,
             wait: Duration::from_millis(50),
             hold: Duration::from_mins(10),

@@ -275,6 +275,8 @@ guards! {
     WitnessChangeFenced,
     /// So does one that lacks the fence which that needed.
     FenceStays,
+    /// Beside a witness that does not see the grants of all, the store is watched.
+    UnsharedIsWatched,
     /// Leftovers are used after their mark in the registry was raised (Q6).
     LeftoversClaimed,
     /// The mark is raised above the serial that was claimed (Q6).

@@ -343,8 +343,8 @@ pub(crate) const KEYS: &[Key] = &[
         shape: "WHO",
         default: None,
         allowed: "registry, folder or none",
-        help: "Who remembers what a database granted, in case it goes back [default: the registry if that is an ensemble, \
-               else the data folder]",
+        help: "Who remembers what a database granted to all its servers, in case it goes back [default: the registry if that \
+               is an ensemble, else the data folder, beside which the database itself is watched]",
     },
     Key {
         name: "sequence_failover",

@@ -41,8 +41,11 @@ pub(crate) fn open(settings: &Settings, genesis: &Genesis) -> Result<Option<Sequ
             (database::open(url, &options(wanted))?, beside)
         }
     };
+    // Who names it says that all servers of the database have this one.
+    let named = wanted.witness.is_some();
     let builder = Sequences::builder(store)
         .records(beside)
+        .shared_witness(named || matches!(registry, Place::Registry))
         .on_demand(true)
         .witness(wanted.witness != Some(Witness::None))
         .lossless_failover(wanted.lossless)

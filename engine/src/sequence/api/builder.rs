@@ -69,7 +69,15 @@ impl SequencesBuilder {
         self
     }
 
-    /// Whether a store of another identity is gone on with, without a witness: the operator vouches that it lost
+    /// Whether all processes that take from the store show their grants to these same records. If not, they notice no loss of
+    /// what others were granted, and the store's identity and marks are watched as well, as without a witness. Defaults to
+    /// false for records in a folder, which may be one host's alone, and to true for all others.
+    pub fn shared_witness(mut self, is_shared: bool) -> Self {
+        self.config.is_witness_shared = Some(is_shared);
+        self
+    }
+
+    /// Whether a store of another identity is gone on with, without a shared witness: the operator vouches that it lost
     /// nothing. Defaults to false.
     pub fn lossless_failover(mut self, lossless: bool) -> Self {
         self.config.lossless = lossless;

@@ -19,8 +19,8 @@ use crate::sys::guards::Guard;
 const MOST_RAISING: u64 = 3 * SECOND;
 
 impl Teller {
-    /// Without a witness the store's identity is watched, and that marks do not go back. Grants of another store are
-    /// thrown away, and nothing is granted until a fence.
+    /// Without a witness that sees the grants of all, the store's identity is watched, and that marks do not go back. Grants of
+    /// another store are thrown away, and nothing is granted until a fence.
     pub(super) fn of_the_right_store(
         &mut self,
         identity: Option<Identity>,
@@ -32,7 +32,7 @@ impl Teller {
             return Some(grants);
         }
         let lacks_fence = identity.as_ref().is_some_and(|found| self.known.lacks_fence(found));
-        let watched = (!self.witnesses || self.known.is_witness_changed() || lacks_fence)
+        let watched = (!self.is_witness_shared || self.known.is_witness_changed() || lacks_fence)
             && self.store.may_go_back()
             && !self.hub.config.lossless;
         let why = match &identity {

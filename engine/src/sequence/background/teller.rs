@@ -29,12 +29,16 @@ use crate::sequence::names::retry::Retry;
 use crate::sequence::store::Store;
 use crate::sys::atomics::lock;
 use crate::sys::deferred_log;
+use crate::sys::guards::Guard;
 
 /// Longest wait between two turns.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// Questions that are answered before names are asked for again: whoever asks without end holds up nobody's ids.
 const MOST_QUESTIONS: usize = 16;
+
+/// The kind of records that may be one host's alone.
+const FOLDER: &str = "local";
 
 /// The teller.
 pub(crate) struct Teller {
@@ -43,6 +47,8 @@ pub(crate) struct Teller {
     pub(super) records: Option<Box<dyn SequenceRecords>>,
     /// Grants are shown to the witness.
     pub(super) witnesses: bool,
+    /// By all processes that take from the store.
+    pub(super) is_witness_shared: bool,
     pub(super) known: KnownIdentity,
     pub(super) reclaim: Reclaim,
     /// A folder that was not looked at yet.
@@ -116,11 +122,15 @@ impl Teller {
     ) -> Self {
         let witnesses = hub.config.witness && records.is_some() && store.may_go_back();
         let described = records.as_ref().filter(|_| witnesses).map(|records| records.describe());
+        let is_said = hub.config.is_witness_shared;
+        let is_anywhere = |described: &String| is_said.unwrap_or_else(|| kind_of(described) != FOLDER);
+        let is_witness_shared =
+            described.as_ref().is_some_and(|it| is_anywhere(it) || !Guard::UnsharedIsWatched.holds());
         {
             let status = &mut lock(&hub.tally).status;
             status.store = store.describe();
             status.witness.clone_from(&described);
-            status.is_proof = witnesses || !store.may_go_back();
+            status.is_proof = is_witness_shared || !store.may_go_back();
             status.identity = known.known().map(str::to_owned);
         }
         let jitter = getrandom::u64().unwrap_or(7);
@@ -134,6 +144,7 @@ impl Teller {
             store,
             records,
             witnesses,
+            is_witness_shared,
             known,
             reclaim,
             late: None,
@@ -465,10 +476,13 @@ impl Teller {
 
 /// Which witness these records are: of which kind, and of which cluster. Both may be the same in a folder and an ensemble.
 fn witness_text(records: &dyn SequenceRecords) -> String {
-    let described = records.describe();
-    // It begins with its kind; where it is may change.
-    let kind = described.split([' ', ':']).next().unwrap_or_default();
-    format!("{kind} {}", records.cluster())
+    // Where it is may change.
+    format!("{} {}", kind_of(&records.describe()), records.cluster())
+}
+
+/// The kind of registry that a description begins with.
+fn kind_of(described: &str) -> &str {
+    described.split([' ', ':']).next().unwrap_or_default()
 }
 
 /// How long it is until `at`; not longer than a thread may sleep.

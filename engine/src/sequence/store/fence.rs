@@ -54,6 +54,7 @@ pub fn fence(store: &mut dyn Store, fence: &Fence) -> Result<Fenced, StoreError>
             }
         },
     }
+    let before = if fence.name.is_none() { Some(store.identity()?.current) } else { None };
     let largest = rows.iter().map(|row| row.settings.step).max().unwrap_or_default();
     let margin = fence.margin.unwrap_or(STEPS_ABOVE.saturating_mul(largest));
     let mut known = fence.known.clone();
@@ -65,7 +66,13 @@ pub fn fence(store: &mut dyn Store, fence: &Fence) -> Result<Fenced, StoreError>
         raised.push((row.name, row.next, after.next));
     }
     let absent = if fence.name.is_none() { known.into_keys().collect() } else { Vec::new() };
-    let identity = if fence.name.is_none() { Some(store.record_identity()?) } else { None };
+    let Some(before) = before else { return Ok(Fenced { raised, absent, identity: None }) };
+    let now = store.identity()?.current;
+    if now != before {
+        let why = format!("it was {before} when its marks were raised, and is {now} now: fence it again");
+        return Err(StoreError::Refused { why });
+    }
+    let identity = Some(store.record_identity()?);
     Ok(Fenced { raised, absent, identity })
 }
 

@@ -160,6 +160,7 @@ impl Fence {
                 "This raises the mark of {which} in {shown}:\n\
                  - beyond what {} names of data folders, --above and the store itself say, by {margin}\n\
                  - numbers between are never issued; servers go on with the store from the new marks\n\
+                 - of a database: so do servers of other tables in its schema, so fence those before\n\
                  Numbers can repeat if a server was granted more than that: give its data folder, or --above.",
                 known.len()
             ),
@@ -170,6 +171,9 @@ impl Fence {
         let mut tell = || -> Result<()> {
             for (name, before, after) in &done.raised {
                 out.line(format_args!("{name}  {before} -> {after}"))?;
+            }
+            if done.raised.is_empty() {
+                out.line("no sequence is there, so nothing was raised")?;
             }
             for name in &done.absent {
                 out.line(format_args!("{name}  known to a data folder, and not in the store"))?;

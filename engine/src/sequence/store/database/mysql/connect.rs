@@ -156,7 +156,10 @@ async fn identity_expression(conn: &mut Conn, variables: &Variables) -> String {
     }
     match variables.is_mariadb() {
         false => "concat('mysql ', @@server_uuid)".into(),
-        true if !variables.value("server_uid").is_empty() => "concat('mariadb ', @@server_uid)".into(),
+        // It is `unknown` where no network card was found to make it of.
+        true if !["", "unknown"].contains(&variables.value("server_uid")) => {
+            "concat('mariadb ', @@server_uid)".into()
+        }
         // A MariaDB of before 2024 has no name of its own.
         true => "concat('mariadb ', @@hostname, ':', @@port, @@datadir)".into(),
     }
