@@ -58,7 +58,6 @@ impl Settings {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sources::Merged;
     use super::*;
 
     #[test]
@@ -76,7 +75,7 @@ mod tests {
 
     #[test]
     fn what_is_open_to_all_is_refused_unless_it_is_meant_and_then_told() {
-        let settings = |file: &str| Settings::from_merged(&Merged::of_file(file).unwrap()).unwrap();
+        let settings = |file: &str| Settings::of_file(file).unwrap();
         let (inside, outside) = ("127.0.0.1:1".parse().unwrap(), "0.0.0.0:1".parse().unwrap());
         for file in ["", "token = \"x\""] {
             let closed = settings(file);

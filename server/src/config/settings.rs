@@ -97,6 +97,12 @@ impl Settings {
         Ok(settings)
     }
 
+    /// Only what a file of that text says, and defaults.
+    #[cfg(test)]
+    pub(crate) fn of_file(text: &str) -> Result<Self> {
+        Self::from_merged(&Merged::of_file(text)?)
+    }
+
     pub(super) fn from_merged(from: &Merged) -> Result<Self> {
         let (second, minute) = (Duration::from_secs(1), Duration::from_mins(1));
         let or_off = |text: &str| if text == "off" { Some(None) } else { address(text).map(Some) };

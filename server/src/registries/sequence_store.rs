@@ -140,3 +140,33 @@ pub(crate) fn tiny_tokens(settings: &Settings) -> Result<Option<Arc<TinyTokens>>
 pub(crate) fn in_database(url: &DatabaseUrl, options: &DatabaseOptions) -> Result<Box<dyn Store>> {
     Ok(database::open(url, options)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use xuid_engine::Layout;
+    use xuid_engine::registry::ClusterId;
+    use xuid_engine::registry::local::LocalRegistry;
+
+    use super::*;
+
+    /// Of a server with a registry of its own.
+    #[test]
+    fn a_witness_in_the_folder_is_proof_where_it_was_named_as_the_witness() {
+        for (said, is_proof) in [("", false), ("none", false), ("folder", true), ("registry", true)] {
+            let folder = tempfile::tempdir().unwrap();
+            let witness =
+                if said.is_empty() { String::new() } else { format!("sequence_witness = {said:?}") };
+            // Nobody listens there, and it is waited for.
+            let file = format!(
+                "data_dir = {:?}\nsequences = \"postgres://xuid@127.0.0.1:1/ids\"\n{witness}\n",
+                folder.path()
+            );
+            let settings = Settings::of_file(&file).unwrap();
+            let (cluster, layout) = (ClusterId::from_bytes([1; 16]), Layout::default());
+            let genesis = Genesis::new(cluster, layout, 1, layout.workers());
+            drop(LocalRegistry::create(folder.path(), &genesis).unwrap());
+            let sequences = open(&settings, &genesis).unwrap().unwrap();
+            assert_eq!(sequences.status().is_proof, is_proof, "{said:?}");
+        }
+    }
+}
