@@ -324,9 +324,9 @@ impl Teller {
         }
         self.learn(named, &mut state, settings);
         let mark = state.mark;
-        let goes_above = named.is_strict(&state) || !self.witnesses || self.reclaim.is_witness_new;
+        let goes_above = named.is_strict(&state) || !self.is_witness_shared || self.reclaim.is_witness_new;
         if goes_above && first < mark && Guard::GrantAboveOwn.holds() {
-            // Without a witness, a store that went back, or a registry that was opened too low after a fence. What this process
+            // Without a witness of all, a store that went back, or a registry that was opened too low after a fence. What this process
             // was granted is higher.
             drop(state);
             counts.late += 1;

@@ -50,7 +50,10 @@ impl Teller {
                 format!("the mark of '{}' went back from {mark} to {}", asked.named.name, grant.first)
             })
         };
-        let Some(why) = why.or_else(|| grants.iter().find_map(went_back)) else { return Some(grants) };
+        let Some(mut why) = why.or_else(|| grants.iter().find_map(went_back)) else { return Some(grants) };
+        if self.witnesses && !self.is_witness_shared {
+            why += "; the witness is not known to see the grants of all servers of this store";
+        }
         counts.behind += grants.len() as u64;
         let fenced = identity.and_then(|identity| identity.fenced);
         self.close_names(Behind { why, fenced, by_mark, look_at: boot + SECOND });

@@ -77,8 +77,8 @@ impl Teller {
         }
         // Both stay where they are until it is known what becomes of them: an adaptor may panic, and is asked again.
         let Some((batch, leaps)) = self.reclaim.claimed.clone() else { return true };
-        // What a witness saw was granted to this file's process by whichever of the store's hosts; else by the same one.
-        let current = if self.witnesses && !self.known.is_witness_changed() {
+        // What a witness of all saw was granted to this file's process by whichever of the store's hosts; else by the same one.
+        let current = if self.is_witness_shared && !self.known.is_witness_changed() {
             None
         } else {
             match self.store.identity() {

@@ -66,12 +66,12 @@ impl Teller {
     /// The store has no such names: those that may be are created, and the callers of the others are told so.
     pub(super) fn absent(&mut self, absent: Vec<Arc<Named>>, boot: u64) {
         // A row that vanished is never made again: it would begin at 1. Of a name that an earlier life left numbers of, there was
-        // one; a witness knows how far it came, wherever that was.
-        let (witnesses, hub) = (self.witnesses, self.hub.clone());
+        // one; a witness of all knows how far it came, wherever that was.
+        let (is_seen_by_all, hub) = (self.is_witness_shared, self.hub.clone());
         let had_row = |named: &Named| {
             let state = named.lock();
             let was_seen = state.settings.is_some();
-            was_seen || (!witnesses && (state.mark > 0 || hub.names.was_forgotten(&named.name)))
+            was_seen || (!is_seen_by_all && (state.mark > 0 || hub.names.was_forgotten(&named.name)))
         };
         let creates =
             |named: &Named| self.hub.config.create.iter().any(|pattern| pattern.fits(named.name.as_str()));

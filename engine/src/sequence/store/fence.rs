@@ -41,6 +41,7 @@ pub struct Fenced {
 /// # Errors
 /// [`StoreError`]. After one, some marks may have been raised and the identity was not written: fence again.
 pub fn fence(store: &mut dyn Store, fence: &Fence) -> Result<Fenced, StoreError> {
+    let before = if fence.name.is_none() { Some(store.identity()?.current) } else { None };
     let mut rows = Vec::new();
     match &fence.name {
         Some(name) => rows.push(row_of(store, name, fence.above)?),
@@ -54,7 +55,6 @@ pub fn fence(store: &mut dyn Store, fence: &Fence) -> Result<Fenced, StoreError>
             }
         },
     }
-    let before = if fence.name.is_none() { Some(store.identity()?.current) } else { None };
     let largest = rows.iter().map(|row| row.settings.step).max().unwrap_or_default();
     let margin = fence.margin.unwrap_or(STEPS_ABOVE.saturating_mul(largest));
     let mut known = fence.known.clone();

@@ -16,7 +16,7 @@ use crate::sequence::background::teller::Teller;
 use crate::sequence::leftovers::format::Batch;
 use crate::sequence::store::memory::MemoryStore;
 use crate::sequence::store::registry::RegistryStore;
-use crate::sequence::store::{NewSequence, SequenceSettings, Store, StoreError};
+use crate::sequence::store::{Ask, NewSequence, Outcome, SequenceSettings, Store, StoreError};
 use crate::sequence::{ControlError, Sequence, Sequences};
 use crate::sys::guards::Guard;
 
@@ -658,4 +658,74 @@ fn twice_of_hosts_with_witnesses_of_their_own() -> usize {
 fn a_witness_that_each_host_has_of_its_own_is_no_proof() {
     assert_eq!(twice_of_hosts_with_witnesses_of_their_own(), 0);
     assert!(Guard::without(&[Guard::UnsharedIsWatched], twice_of_hosts_with_witnesses_of_their_own) > 0);
+}
+
+/// Ids that came twice where leftovers lie of a host that died with their grant, which the promoted one gave to another process.
+fn twice_of_leftovers_over_a_fail_over() -> usize {
+    let (world, folder, clock) = (World::with_hosts(2), tempfile::tempdir().unwrap(), clock());
+    world.create("a", SequenceSettings::default());
+    world.database.store(0).record_identity().unwrap();
+    world.database.replicate(0, 1);
+    let records = MemoryRecords::new(ClusterId::from_bytes([9; 16])).described("local");
+    let life = |host| {
+        let builder = Sequences::builder(Box::new(world.database.store(host)));
+        let builder = builder.records(Box::new(records.clone())).data_dir(folder.path());
+        builder.wait(LONG).clock(clock.clone()).assemble_for_test()
+    };
+    let (first, mut teller) = life(0);
+    next(&sequence(&first, "a"), || teller.turn_now());
+    teller.stop();
+    drop((first, teller));
+    let (mut promoted, mut granted) = (world.database.store(1), Vec::new());
+    promoted.grant(&[Ask { name: named("a"), count: 2_000, least: 1 }], &mut granted);
+    let Some(Outcome::Granted { first, end, .. }) = granted.pop() else { panic!("it has ids") };
+    let mut ids: Vec<u64> = (first..end).collect();
+    promoted.raise(&named("a"), 20_000).unwrap();
+    promoted.record_identity().unwrap();
+    let (second, mut teller) = life(1);
+    let (a, before) = (sequence(&second, "a"), ids.len());
+    take_in_turns(20, &a, &mut ids, || teller.turn_now());
+    assert!(ids.len() > before, "it goes on behind the fence");
+    twice(&ids)
+}
+
+#[test]
+fn leftovers_of_a_host_that_was_left_are_not_used_beside_a_witness_of_one_host() {
+    assert_eq!(twice_of_leftovers_over_a_fail_over(), 0);
+}
+
+/// Whoever vouches for the store vouches for no mark of this very process: beside a witness that does not see the grants of all, its
+/// gaps are what others were granted.
+#[test]
+fn beside_a_witness_of_its_own_a_process_uses_no_grant_below_its_own_where_a_person_vouches() {
+    let (world, clock) = (World::with_hosts(2), clock());
+    world.create("a", SequenceSettings::default());
+    world.database.store(0).record_identity().unwrap();
+    let host = |cluster: u8| {
+        let (store, cluster) = (world.database.store(0), ClusterId::from_bytes([cluster; 16]));
+        let builder = Sequences::builder(Box::new(store.clone()))
+            .records(Box::new(MemoryRecords::new(cluster).described("local")))
+            .lossless_failover(true);
+        let (sequences, teller) = builder.wait(LONG).clock(clock.clone()).assemble_for_test();
+        let a = sequence(&sequences, "a");
+        (store, sequences, teller, a)
+    };
+    let mut hosts = [host(1), host(2)];
+    let mut ids = Vec::new();
+    for (_, _, teller, a) in &mut hosts {
+        ids.push(next(a, || teller.turn_now()));
+    }
+    world.database.replicate(0, 1);
+    // More than the other one asks for at once later, and then that one's next grant, above it.
+    for ((_, _, teller, a), times) in hosts.iter_mut().zip([2_000, 40]) {
+        take_in_turns(times, a, &mut ids, || teller.turn_now());
+    }
+    for (store, ..) in &hosts {
+        store.connect_to(1);
+    }
+    // The one with the higher mark is first: what the replica grants lies in a gap of its record.
+    for (_, _, teller, a) in hosts.iter_mut().rev() {
+        take_in_turns(3_000, a, &mut ids, || teller.turn_now());
+    }
+    assert_eq!(twice(&ids), 0);
 }
