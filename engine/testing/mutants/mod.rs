@@ -277,9 +277,9 @@ mutants! {
     "new-witness-believed", [G::WitnessChangeFenced], "Q5",
         Test("sequence::background::identity::tests::a_witness_that_is_new_or_gone_needs_a_fence");
     "lost-fence-not-noticed", [G::FenceStays], "Q5",
-        Test("sequence::tests::elsewhere::a_dump_of_before_the_fence_that_a_witness_needed_waits_for_another_one");
+        Test("sequence::tests::elsewhere::witnesses::a_dump_of_before_the_fence_that_a_witness_needed_waits_for_another_one");
     "own-witness-believed", [G::UnsharedIsWatched], "Q5",
-        Test("sequence::tests::elsewhere::a_witness_that_each_host_has_of_its_own_is_no_proof");
+        Test("sequence::tests::elsewhere::hosts::a_witness_that_each_host_has_of_its_own_is_no_proof");
     "leftovers-not-claimed", [G::LeftoversClaimed], "Q6",
         Test("sequence::leftovers::claim::tests::a_claim_that_is_not_compared_or_not_raised_is_found_out");
     "serial-not-raised", [G::SerialRaised], "Q6",

@@ -1,0 +1,113 @@
+//! Servers on several hosts of one database, each with a witness that sees what its own host was granted.
+
+use super::*;
+
+/// One server, its way to the database, and its sequence.
+struct Host {
+    store: MemoryStore,
+    _sequences: Sequences,
+    teller: Teller,
+    a: Sequence,
+}
+
+impl Host {
+    fn take(&mut self, turns: usize, ids: &mut Vec<u64>) {
+        take_in_turns(turns, &self.a, ids, || self.teller.turn_now());
+    }
+}
+
+/// Records of one host, as a server has them by default beside a registry of its own.
+fn records(cluster: u8) -> MemoryRecords {
+    MemoryRecords::new(ClusterId::from_bytes([cluster; 16])).described("local")
+}
+
+/// A database and its replica.
+fn world_of_two() -> World {
+    let world = World::with_hosts(2);
+    world.create("a", SequenceSettings::default());
+    world.database.store(0).record_identity().unwrap();
+    world
+}
+
+/// Two hosts, of which each took ids for so many turns behind the replica's last commit, which is promoted then; and those ids.
+fn behind_a_promotion(lossless: bool, turns: [usize; 2]) -> ([Host; 2], Vec<u64>) {
+    let (world, clock) = (world_of_two(), clock());
+    let mut hosts = [1, 2].map(|cluster| {
+        let store = world.database.store(0);
+        let builder = Sequences::builder(Box::new(store.clone())).records(Box::new(records(cluster)));
+        let builder = builder.lossless_failover(lossless).wait(LONG).clock(clock.clone());
+        let (sequences, teller) = builder.assemble_for_test();
+        Host { store, a: sequence(&sequences, "a"), _sequences: sequences, teller }
+    });
+    let mut ids = Vec::new();
+    for Host { teller, a, .. } in &mut hosts {
+        ids.push(next(a, || teller.turn_now()));
+    }
+    world.database.replicate(0, 1);
+    for (host, turns) in hosts.iter_mut().zip(turns) {
+        host.take(turns, &mut ids);
+    }
+    for host in &hosts {
+        host.store.connect_to(1);
+    }
+    (hosts, ids)
+}
+
+fn twice_of_hosts_with_witnesses_of_their_own() -> usize {
+    let (mut hosts, mut ids) = behind_a_promotion(false, [100, 100]);
+    for host in &mut hosts {
+        host.take(3_000, &mut ids);
+    }
+    twice(&ids)
+}
+
+#[test]
+fn a_witness_that_each_host_has_of_its_own_is_no_proof() {
+    assert_eq!(twice_of_hosts_with_witnesses_of_their_own(), 0);
+    assert!(Guard::without(&[Guard::UnsharedIsWatched], twice_of_hosts_with_witnesses_of_their_own) > 0);
+}
+
+/// Ids that came twice where leftovers lie of a host that died with their grant, which the promoted one gave to another process.
+fn twice_of_leftovers_over_a_fail_over() -> usize {
+    let (world, folder, clock) = (world_of_two(), tempfile::tempdir().unwrap(), clock());
+    world.database.replicate(0, 1);
+    let records = records(9);
+    let life = |host| {
+        let builder = Sequences::builder(Box::new(world.database.store(host)));
+        let builder = builder.records(Box::new(records.clone())).data_dir(folder.path());
+        builder.wait(LONG).clock(clock.clone()).assemble_for_test()
+    };
+    let (first, mut teller) = life(0);
+    next(&sequence(&first, "a"), || teller.turn_now());
+    teller.stop();
+    drop((first, teller));
+    let (mut promoted, mut granted) = (world.database.store(1), Vec::new());
+    promoted.grant(&[Ask { name: named("a"), count: 2_000, least: 1 }], &mut granted);
+    let Some(Outcome::Granted { first, end, .. }) = granted.pop() else { panic!("it has ids") };
+    let mut ids: Vec<u64> = (first..end).collect();
+    promoted.raise(&named("a"), 20_000).unwrap();
+    promoted.record_identity().unwrap();
+    let (second, mut teller) = life(1);
+    let (a, before) = (sequence(&second, "a"), ids.len());
+    take_in_turns(20, &a, &mut ids, || teller.turn_now());
+    assert!(ids.len() > before, "it goes on behind the fence");
+    twice(&ids)
+}
+
+#[test]
+fn leftovers_of_a_host_that_was_left_are_not_used_beside_a_witness_of_one_host() {
+    assert_eq!(twice_of_leftovers_over_a_fail_over(), 0);
+}
+
+/// Whoever vouches for the store vouches for no mark of this very process: beside a witness that does not see the grants of all, its
+/// gaps are what others were granted.
+#[test]
+fn beside_a_witness_of_its_own_a_process_uses_no_grant_below_its_own_where_a_person_vouches() {
+    // More than the other one asks for at once later, and then that one's next grant, above it.
+    let (mut hosts, mut ids) = behind_a_promotion(true, [2_000, 40]);
+    // The one with the higher mark is first: what the replica grants lies in a gap of its record.
+    for host in hosts.iter_mut().rev() {
+        host.take(3_000, &mut ids);
+    }
+    assert_eq!(twice(&ids), 0);
+}
