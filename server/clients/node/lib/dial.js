@@ -132,8 +132,8 @@ const AGAIN_MS = 60_000;
 
 /**
  * Names that are being looked up, since when, and who wants to know. The system does it in its own time, by one of two
- * threads that the whole program has for that, and cannot be interrupted: each name takes one, however often it is dialed,
- * and both where a look-up never ends.
+ * threads that the whole program has for that, and cannot be interrupted: each name takes one, however often it is dialed. One
+ * whose look-up does not end within a minute takes the other one, too.
  */
 const lookups = new Map();
 

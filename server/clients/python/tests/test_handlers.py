@@ -17,7 +17,7 @@ from xuid_client.link.mutex import Mutex
 
 from .support import frames
 from .support.fake import PATIENCE, Stories, until
-from .support.handlers import Interrupt, handled_at, interrupted_at
+from .support.handlers import Interrupt, handled_at, handles, interrupted_at
 from .test_conversation import Talk
 
 
@@ -373,8 +373,7 @@ class Handlers(Stories):
             with contextlib.suppress(Timeout):
                 numbers.append(client.next())
 
-        before = signal.signal(signal.SIGUSR1, handler)
-        self.addCleanup(signal.signal, signal.SIGUSR1, before)
+        handles(self, handler)
 
         def serve():
             peer = fake.accept()
@@ -398,8 +397,7 @@ class Handlers(Stories):
             ran.append(len(ran))
             raise Interrupt
 
-        before = signal.signal(signal.SIGUSR1, handler)
-        self.addCleanup(signal.signal, signal.SIGUSR1, before)
+        handles(self, handler)
         mask, test = signal.pthread_sigmask(signal.SIG_BLOCK, ()), self
 
         class Holder:
@@ -436,8 +434,7 @@ class Handlers(Stories):
                     raise Interrupt
                 found.append(next(ids))
 
-            before = signal.signal(signal.SIGUSR1, handler)
-            self.addCleanup(signal.signal, signal.SIGUSR1, before)
+            handles(self, handler)
             mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
             read, write = os.pipe()
             with contextlib.ExitStack() as patches:
@@ -467,8 +464,7 @@ class Handlers(Stories):
             if not children:
                 children.append(os.fork())
 
-        before = signal.signal(signal.SIGUSR1, handler)
-        self.addCleanup(signal.signal, signal.SIGUSR1, before)
+        handles(self, handler)
 
         async def call(_):
             # A reply that a signal comes with, as it is looked through.
@@ -506,8 +502,7 @@ class Handlers(Stories):
                 hold()
                 news.tell()
 
-            before = signal.signal(signal.SIGUSR1, handler)
-            self.addCleanup(signal.signal, signal.SIGUSR1, before)
+            handles(self, handler)
             # Either another thread has the lock, or there is no news.
             holding = self.begin(mutex.under, hold) if is_held else self.begin(tell)
             begun.wait(PATIENCE)

@@ -14,7 +14,7 @@ from xuid_client.values import Run
 
 from .support import frames
 from .support.fake import PATIENCE, Blocking, Mill, Stories, until
-from .support.handlers import handled_at
+from .support.handlers import handled_at, handles
 from .support.programs import ran
 
 GENERATOR = """
@@ -105,8 +105,7 @@ class Guards(Stories):
             if not children:
                 children.append(os.fork())
 
-        before = signal.signal(signal.SIGUSR1, handler)
-        self.addCleanup(signal.signal, signal.SIGUSR1, before)
+        handles(self, handler)
 
         def serve():
             peer = fake.accept()

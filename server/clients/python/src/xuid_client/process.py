@@ -84,14 +84,18 @@ def tell_of_forks(holder: Any) -> None:
     _holders.add(holder)
 
 
+def _are_told() -> bool:
+    return bool(own[0]) and _told == os.getpid()
+
+
 def settle() -> None:
     """In a child that was not told yet: tells all."""
-    if own[0] and _told == os.getpid():
+    if _are_told():
         return
     is_alone = _telling.acquire(timeout=_MOMENT)
     try:
         # Else another thread did it meanwhile.
-        if not own[0] or _told != os.getpid():
+        if not _are_told():
             _tell()
     finally:
         if is_alone:

@@ -1,5 +1,6 @@
 """A signal's handler at a certain place of a call."""
 
+import signal
 import sys
 
 from xuid_client import XuidError
@@ -44,3 +45,8 @@ def interrupted_at(place, call):
     except Interrupt:
         return True
     return False
+
+
+def handles(test, handler):
+    """Has SIGUSR1 handled by that until the test ends."""
+    test.addCleanup(signal.signal, signal.SIGUSR1, signal.signal(signal.SIGUSR1, handler))
