@@ -352,8 +352,8 @@ pub(crate) const KEYS: &[Key] = &[
         shape: "HOW",
         default: Some("fence"),
         allowed: "fence or lossless",
-        help: "Without a witness that all servers share, what to do when another database answers: wait for `xuid sequence fence`, or go on \
-               because it never loses a commit",
+        help: "Without a witness that all servers share, what to do when another database answers: wait for \
+               `xuid sequence fence`, or go on because it never loses a commit",
     },
     Key {
         name: "sequence_create",

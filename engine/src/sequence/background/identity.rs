@@ -116,14 +116,18 @@ impl KnownIdentity {
 
     /// The witness may not have seen all that processes of this folder were granted: it was another one once, or none.
     pub(crate) fn has_witness_missed(&self) -> bool {
-        self.kept.as_ref().is_some_and(|kept| kept.was_changed) || self.is_witness_changed()
+        self.was_changed() || self.is_witness_changed()
+    }
+
+    /// It was, in the lives before this one.
+    fn was_changed(&self) -> bool {
+        self.kept.as_ref().is_some_and(|kept| kept.was_changed)
     }
 
     /// The fence that a change of the witness needed is not in the store, nor a later one: the store was put back to before it,
     /// and the witness knows nothing of names that were not used since (I4).
     pub(crate) fn lacks_fence(&self, found: &Identity) -> bool {
-        let was_changed = self.kept.as_ref().is_some_and(|kept| kept.was_changed);
-        let known = self.fenced().filter(|_| was_changed && Guard::FenceStays.holds());
+        let known = self.fenced().filter(|_| self.was_changed() && Guard::FenceStays.holds());
         // The same time may be told in other digits, by a later version of the store.
         let is_older = || times(found.fenced.as_ref(), known).is_some_and(|(found, known)| found < known);
         known.is_some() && (found.fenced.is_none() || is_older())
@@ -213,12 +217,8 @@ impl KnownIdentity {
         let Some(mut kept) = self.kept.clone().filter(|_| found.recorded.is_some()) else { return Ok(()) };
         let is_unread =
             |seen: &Seen| seen.identity == found.current && seen.fenced.is_none() && !seen.is_read;
-        let seen = if is_unread(&kept.known) {
-            Some(&mut kept.known)
-        } else {
-            kept.left.iter_mut().find(|seen| is_unread(seen))
-        };
-        let Some(seen) = seen else { return Ok(()) };
+        let mut all = std::iter::once(&mut kept.known).chain(&mut kept.left);
+        let Some(seen) = all.find(|seen| is_unread(seen)) else { return Ok(()) };
         (seen.fenced, seen.is_read) = (found.fenced.clone(), true);
         self.keep(kept)
     }

@@ -122,10 +122,10 @@ impl Teller {
     ) -> Self {
         let witnesses = hub.config.witness && records.is_some() && store.may_go_back();
         let described = records.as_ref().filter(|_| witnesses).map(|records| records.describe());
-        let is_said = hub.config.is_witness_shared;
-        let is_anywhere = |described: &String| is_said.unwrap_or_else(|| kind_of(described) != FOLDER);
-        let is_witness_shared =
-            described.as_ref().is_some_and(|it| is_anywhere(it) || !Guard::UnsharedIsWatched.holds());
+        let is_witness_shared = described.as_ref().is_some_and(|described| {
+            let is_shared = hub.config.is_witness_shared.unwrap_or_else(|| kind_of(described) != FOLDER);
+            is_shared || !Guard::UnsharedIsWatched.holds()
+        });
         {
             let status = &mut lock(&hub.tally).status;
             status.store = store.describe();
