@@ -172,9 +172,20 @@ class TimesOfThreads(Times, Stories):
 
     def test_who_meets_another_ones_take_is_told_when_what_that_left_is_enough(self):
         ids = self.client(self.mill().address).connect().prefetch(wait=PATIENCE)
-        next(ids)
         pool = ids._source._pool
-        until(lambda: not pool.wants())
+        inner, rests = pool.refill, threading.Event()
+
+        def resting(*args):
+            rests.clear()
+            count = inner(*args)
+            if not count:
+                rests.set()
+            return count
+
+        pool.refill = resting
+        next(ids)
+        # Nothing is on its way that would be enough by itself.
+        until(lambda: not pool.wants() and rests.is_set())
         with contextlib.suppress(IndexError):
             while True:
                 ids._source.piece.pop()
@@ -187,8 +198,6 @@ class TimesOfThreads(Times, Stories):
                 stands.set()
                 goes.wait(PATIENCE)
                 return super().__len__()
-
-        inner = pool.refill
 
         def refill(*args):
             # The one that stands in the middle goes on before this looks.
