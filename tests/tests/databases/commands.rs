@@ -11,6 +11,7 @@ use crate::fixture::{Server, mark, on_both};
 on_both!(
     a_store_is_prepared_checked_and_served_by_commands,
     a_store_is_fenced_by_commands_as_a_whole_and_by_name,
+    a_fence_of_one_table_opens_no_names_of_another_one_beside_it,
     a_password_is_said_by_the_variable_or_a_file_and_by_no_argument,
     a_table_that_lacks_a_column_is_refused_by_check_and_serve,
 );
@@ -142,6 +143,57 @@ fn a_store_is_fenced_by_commands_as_a_whole_and_by_name(server: &mut Server) {
     let numbers = through(&xuid, &["next", "orders", "-n", "1100"]).unwrap();
     let numbers: Vec<&str> = numbers.ok().unwrap().lines().collect();
     assert_eq!((numbers[0], numbers[997], numbers[998], numbers[1_099]), ("3", "1000", "11001", "11102"));
+    xuid.stop().unwrap();
+}
+
+/// What is written of a fence stands in `xuid_store`, which the tables of a schema share.
+fn a_fence_of_one_table_opens_no_names_of_another_one_beside_it(server: &mut Server) {
+    let (url, mut sql) = (server.url().to_string(), server.sql());
+    for table in ["xuid", "xuid:apart"] {
+        at_store(&["init", &url, "--sequence-table", table]).unwrap().ok().unwrap();
+    }
+    sql.exec("CREATE TABLE last_year (biz_tag varchar(128) PRIMARY KEY, max_id bigint, step int)").unwrap();
+    let (_home, data, _) = folder::fresh().unwrap();
+    let serve = |witness: &str| {
+        let serve = Serve::new(&data).unwrap().arg("--sequences").arg(&url);
+        serve
+            .arg("--sequence-table")
+            .arg("xuid:apart")
+            .arg("--sequence-witness")
+            .arg(witness)
+            .start()
+            .unwrap()
+    };
+    let xuid = serve("folder");
+    through(&xuid, &["create", "orders"]).unwrap().ok().unwrap();
+    assert_eq!(through(&xuid, &["next", "orders"]).unwrap().ok().unwrap().trim(), "1");
+    xuid.kill().unwrap();
+    // The database loses that grant, and the witness, which knows of it, is taken away.
+    sql.exec("UPDATE apart SET next = 1").unwrap();
+    let xuid = serve("none");
+    says(&through(&xuid, &["next", "orders"]).unwrap().refused(1).unwrap(), &["STORE_BEHIND"]);
+
+    let fence = |more: &[&str]| at_store(&[&["fence", &url, "--yes"], more].concat()).unwrap();
+    let refused = fence(&[]).refused(2).unwrap();
+    says(
+        &refused,
+        &["apart is a table of sequences in the same schema", "--sequence-table xuid:", "--unused-table"],
+    );
+    let refused = fence(&["--unused-table", "apart"]).refused(2).unwrap();
+    says(&refused, &["last_year is a table of sequences in the same schema", "--sequence-table leaf:"]);
+    let both = ["--sequence-table", "xuid", "--sequence-table", "xuid:apart"];
+    says(&fence(&both).refused(2).unwrap(), &["last_year"]);
+    says(
+        &fence(&[&["orders"], &both[..]].concat()).refused(2).unwrap(),
+        &["one name", "--sequence-table once"],
+    );
+    says(&through(&xuid, &["next", "orders"]).unwrap().refused(1).unwrap(), &["STORE_BEHIND"]);
+    let fenced = fence(&[&both[..], &["--unused-table", "last_year", "--above", "5000"]].concat());
+    says(fenced.ok().unwrap(), &["orders  ", " -> 15000"]);
+    clock::wait_until("the names are open", PATIENCE, || {
+        Ok(through(&xuid, &["next", "orders"])?.ok().is_ok_and(|number| number.trim() == "15000"))
+    })
+    .unwrap();
     xuid.stop().unwrap();
 }
 

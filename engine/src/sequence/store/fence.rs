@@ -36,44 +36,73 @@ pub struct Fenced {
 }
 
 /// Raises marks beyond what could have been granted, and then writes the store's identity, after which nodes without a
-/// witness go on with it.
+/// witness go on with it. Where several tables share the place that it is written in, as those of one schema of a database do,
+/// nodes go on with each of them: [`fence_all`].
 ///
 /// # Errors
 /// [`StoreError`]. After one, some marks may have been raised and the identity was not written: fence again.
 pub fn fence(store: &mut dyn Store, fence: &Fence) -> Result<Fenced, StoreError> {
-    let before = if fence.name.is_none() { Some(store.identity()?.current) } else { None };
-    let mut rows = Vec::new();
-    match &fence.name {
-        Some(name) => rows.push(row_of(store, name, fence.above)?),
-        None => loop {
-            let after = rows.last().map_or(String::new(), |row: &Row| row.name.to_string());
-            let page = store.list("", &after, PAGE)?;
-            let is_last = page.len() < PAGE;
-            rows.extend(page);
-            if is_last {
-                break;
-            }
-        },
+    fence_all(&mut [store], fence)
+}
+
+/// The same of several tables: the marks of all are raised before the identity is written to any.
+///
+/// # Errors
+/// As of [`fence`]; one without a row of the name that is to be fenced is one.
+pub fn fence_all(stores: &mut [&mut dyn Store], fence: &Fence) -> Result<Fenced, StoreError> {
+    let is_whole = fence.name.is_none();
+    let mut before = Vec::new();
+    let mut found = Vec::new();
+    for store in stores.iter_mut() {
+        if is_whole {
+            before.push(store.identity()?.current);
+        }
+        found.push(match &fence.name {
+            Some(name) => vec![row_of(*store, name, fence.above)?],
+            None => all_rows(*store)?,
+        });
     }
-    let largest = rows.iter().map(|row| row.settings.step).max().unwrap_or_default();
+    let largest = found.iter().flatten().map(|row| row.settings.step).max().unwrap_or_default();
     let margin = fence.margin.unwrap_or(STEPS_ABOVE.saturating_mul(largest));
-    let mut known = fence.known.clone();
-    let mut raised = Vec::with_capacity(rows.len());
-    for row in rows {
-        let seen = known.remove(&row.name).into_iter().chain(fence.above);
-        let least = seen.fold(row.next, u64::max).saturating_add(margin);
-        let after = store.raise(&row.name, least)?;
-        raised.push((row.name, row.next, after.next));
+    let mut absent = fence.known.clone();
+    let mut raised = Vec::new();
+    for (store, rows) in stores.iter_mut().zip(found) {
+        for row in rows {
+            absent.remove(&row.name);
+            let seen = fence.known.get(&row.name).copied().into_iter().chain(fence.above);
+            let least = seen.fold(row.next, u64::max).saturating_add(margin);
+            let after = store.raise(&row.name, least)?;
+            raised.push((row.name, row.next, after.next));
+        }
     }
-    let absent = if fence.name.is_none() { known.into_keys().collect() } else { Vec::new() };
-    let Some(before) = before else { return Ok(Fenced { raised, absent, identity: None }) };
-    let now = store.identity()?.current;
-    if now != before {
-        let why = format!("it was {before} when its marks were raised, and is {now} now: fence it again");
-        return Err(StoreError::Refused { why });
+    if !is_whole {
+        return Ok(Fenced { raised, absent: Vec::new(), identity: None });
     }
-    let identity = Some(store.record_identity()?);
-    Ok(Fenced { raised, absent, identity })
+    for (store, before) in stores.iter_mut().zip(before) {
+        let now = store.identity()?.current;
+        if now != before {
+            let why = format!("it was {before} when its marks were raised, and is {now} now: fence it again");
+            return Err(StoreError::Refused { why });
+        }
+    }
+    let mut identity = None;
+    for store in stores {
+        identity = Some(store.record_identity()?);
+    }
+    Ok(Fenced { raised, absent: absent.into_keys().collect(), identity })
+}
+
+fn all_rows(store: &mut dyn Store) -> Result<Vec<Row>, StoreError> {
+    let mut rows = Vec::new();
+    loop {
+        let after = rows.last().map_or(String::new(), |row: &Row| row.name.to_string());
+        let page = store.list("", &after, PAGE)?;
+        let is_last = page.len() < PAGE;
+        rows.extend(page);
+        if is_last {
+            return Ok(rows);
+        }
+    }
 }
 
 /// The row of one name. A row that an earlier fence closed is in the list, as the first whose name begins so. Of a name that

@@ -25,7 +25,7 @@ mod fence;
 pub mod memory;
 pub mod registry;
 
-pub use fence::{Fence, Fenced, fence};
+pub use fence::{Fence, Fenced, fence, fence_all};
 
 use crate::clock::{SECOND, boot_ns};
 use crate::sequence::name::SequenceName;

@@ -53,9 +53,12 @@ pub(super) struct Fence {
     /// Data folders of servers that used the store: what they know counts
     #[arg(long, value_name = "DIR")]
     data_dir: Vec<PathBuf>,
-    /// xuid, leaf or tinyid, or one of these with a table, as in `leaf:my_alloc`
+    /// xuid, leaf or tinyid, or one of these with a table, as in `leaf:my_alloc`; once for each table of a schema that servers use
     #[arg(long, value_name = "SHAPE", default_value = "xuid")]
-    sequence_table: Table,
+    sequence_table: Vec<Table>,
+    /// A table beside it that has the columns of one of sequences, and no server uses it
+    #[arg(long, value_name = "TABLE")]
+    unused_table: Vec<String>,
     /// Do not ask
     #[arg(long)]
     yes: bool,
@@ -150,8 +153,8 @@ impl Fence {
                 );
             }
         }
-        let mut store = self.open(&place)?;
-        let shown = store.describe();
+        let mut stores = self.open(&place, name.is_none())?;
+        let shown = stores.iter().map(|store| store.describe()).collect::<Vec<_>>().join(" and ");
         let which =
             name.as_ref().map_or("every sequence".to_owned(), |name| format!("the sequence {name:?}"));
         let margin = self.margin.map_or("ten times the largest step".to_owned(), |margin| margin.to_string());
@@ -160,14 +163,15 @@ impl Fence {
                 "This raises the mark of {which} in {shown}:\n\
                  - beyond what {} names of data folders, --above and the store itself say, by {margin}\n\
                  - numbers between are never issued; servers go on with the store from the new marks\n\
-                 - of a database: so do servers of other tables in its schema, so fence those before\n\
                  Numbers can repeat if a server was granted more than that: give its data folder, or --above.",
                 known.len()
             ),
             self.yes,
         )?;
         let plan = store::Fence { name, above: self.above, known, margin: self.margin };
-        let done = store::fence(&mut *store, &plan)?;
+        let mut stores: Vec<&mut dyn Store> =
+            stores.iter_mut().map(|store| -> &mut dyn Store { &mut **store }).collect();
+        let done = store::fence_all(&mut stores, &plan)?;
         let mut tell = || -> Result<()> {
             for (name, before, after) in &done.raised {
                 out.line(format_args!("{name}  {before} -> {after}"))?;
@@ -183,10 +187,17 @@ impl Fence {
         tell().with_context(|| format!("{shown} is fenced"))
     }
 
-    fn open(&self, place: &str) -> Result<Box<dyn Store>> {
+    /// The tables of a database, or the one store of a registry.
+    fn open(&self, place: &str, is_whole: bool) -> Result<Vec<Box<dyn Store>>> {
         if DatabaseUrl::has_scheme(place) {
             let url = place.parse().map_err(|error| usage(format!("{error}")))?;
-            return sequence_store::in_database(&url, &options(&self.sequence_table));
+            if is_whole {
+                self.leave_out_none(&url)?;
+            } else if self.sequence_table.len() > 1 {
+                bail!(usage("one name is fenced in one table: say --sequence-table once"));
+            }
+            let open = |table| sequence_store::in_database(&url, &options(table));
+            return self.sequence_table.iter().map(open).collect();
         }
         let records = match RegistrySetting::parse(place) {
             Ok(RegistrySetting::ZooKeeper(url)) => {
@@ -201,7 +212,30 @@ impl Fence {
                 None => bail!("{place} has no sequences: none was ever created there"),
             },
         };
-        Ok(Box::new(RegistryStore::new(records)))
+        Ok(vec![Box::new(RegistryStore::new(records))])
+    }
+
+    /// Tables of one schema share the place where a fence is written: one whose marks it did not raise would be opened by it.
+    fn leave_out_none(&self, url: &DatabaseUrl) -> Result<()> {
+        let beside = |table| database::tables_beside(url, &options(table));
+        let found = self.sequence_table.iter().map(beside).collect::<Result<Vec<_>, _>>()?;
+        let is_unused = |table: &Table| {
+            let name = table.name();
+            let bare = name.rsplit_once('.').map_or(name, |(_, bare)| bare);
+            self.unused_table.iter().any(|said| said == name || said == bare)
+        };
+        let is_fenced = |table: &Table| found.iter().any(|found| found.table.name() == table.name());
+        let left_out =
+            found.iter().flat_map(|found| &found.others).find(|table| !is_fenced(table) && !is_unused(table));
+        match left_out {
+            None => Ok(()),
+            Some(table) => bail!(usage(format!(
+                "{name} is a table of sequences in the same schema, and its servers would go on behind this fence, too, though \
+                 none of its marks was raised; allowed is --sequence-table once for each table that servers use (with \
+                 --sequence-table {table}), or --unused-table {name} if none uses it",
+                name = table.name()
+            ))),
+        }
     }
 }
 

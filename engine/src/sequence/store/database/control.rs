@@ -1,7 +1,7 @@
 //! What is done at a database itself: prepare it, look at it as a server would, and read tinyid's tokens.
 
 use super::tiny_token::TinyToken;
-use super::{DatabaseOptions, DatabaseUrl, Report, open_database};
+use super::{Beside, DatabaseOptions, DatabaseUrl, Report, open_database};
 use crate::sequence::store::{Identity, StoreError};
 
 /// What [`init`] did.
@@ -23,6 +23,15 @@ pub fn tiny_tokens(
     options: &DatabaseOptions,
 ) -> Result<Option<Vec<TinyToken>>, StoreError> {
     open_database(url, options)?.tiny_tokens()
+}
+
+/// Which tables share `xuid_store` with the one of `options`: servers of each go on behind a fence of any. Tables that this
+/// user of MySQL has no right to are not among them.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn tables_beside(url: &DatabaseUrl, options: &DatabaseOptions) -> Result<Beside, StoreError> {
+    open_database(url, options)?.beside()
 }
 
 /// Makes `xuid_store` and, for the shape `xuid`, `xuid_sequence`, and writes the store's identity. What is there stays.

@@ -1,5 +1,6 @@
 //! What PostgreSQL and MySQL do in their own words, each on one connection.
 
+use super::beside::Beside;
 use super::check::Report;
 use super::failure::{Denied, Failure};
 use super::options::DatabaseOptions;
@@ -78,6 +79,9 @@ pub(super) trait Dialect: 'static {
         name: &SequenceName,
         least: u64,
     ) -> Result<Option<Row>, Failure>;
+
+    /// Which tables share `xuid_store` with this one.
+    async fn beside(connection: &mut Self::Connection) -> Result<Beside, Failure>;
 
     /// The rows of `tiny_id_token` beside the table; `None` where there is no such table.
     async fn tiny_tokens(connection: &mut Self::Connection) -> Result<Option<Vec<TinyToken>>, Failure>;

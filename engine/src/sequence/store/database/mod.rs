@@ -21,6 +21,7 @@
 //! - I3 every call ends within the deadlines of [`DatabaseOptions`], whatever the network does;
 //! - I4 nothing but the columns of the shape is written, and no row is deleted.
 
+mod beside;
 mod check;
 mod control;
 mod dialect;
@@ -38,8 +39,9 @@ mod postgres;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
+pub use beside::Beside;
 pub use check::{Check, Report};
-pub use control::{Initialised, check, init, tiny_tokens};
+pub use control::{Initialised, check, init, tables_beside, tiny_tokens};
 pub use options::DatabaseOptions;
 pub use table::{ParseTableError, Shape, Table};
 pub use tiny_token::TinyToken;
@@ -77,6 +79,9 @@ trait Database: Store {
 
     /// Writes the store's present identity, which is no fence.
     fn note_identity(&mut self) -> Result<Identity, StoreError>;
+
+    /// Which tables share `xuid_store` with the one of the options.
+    fn beside(&mut self) -> Result<Beside, StoreError>;
 
     /// Tinyid's tokens, whatever the database's settings are.
     fn tiny_tokens(&mut self) -> Result<Option<Vec<TinyToken>>, StoreError>;
@@ -417,6 +422,11 @@ impl<D: Dialect> Database for DatabaseStore<D> {
         }
         Err(StoreError::Away { why: reasons.join("; ") })
     }
+
+    fn beside(&mut self) -> Result<Beside, StoreError> {
+        Ok(self.run(async |connection| D::beside(connection).await)?)
+    }
+
     fn tiny_tokens(&mut self) -> Result<Option<Vec<TinyToken>>, StoreError> {
         let Session { mut connection, .. } = self.connect()?;
         let limit = self.options.statement;
@@ -520,6 +530,10 @@ mod tests {
 
         async fn raise(_: &mut u32, _: &SequenceName, _: u64) -> Result<Option<Row>, Failure> {
             Ok(None)
+        }
+
+        async fn beside(_: &mut u32) -> Result<Beside, Failure> {
+            Ok(Beside { table: Table::default(), others: Vec::new() })
         }
 
         async fn tiny_tokens(_: &mut u32) -> Result<Option<Vec<TinyToken>>, Failure> {

@@ -64,6 +64,11 @@ impl Table {
         self.name.as_deref().unwrap_or(self.shape.columns().table)
     }
 
+    /// One of another name.
+    pub(super) fn named(shape: Shape, name: String) -> Self {
+        Self { shape, name: Some(name) }
+    }
+
     /// Schema, if one was given, and name.
     pub(super) fn parts(&self) -> (Option<&str>, &str) {
         match self.name().split_once('.') {
@@ -89,8 +94,7 @@ impl FromStr for Table {
             Some((word, name)) => (word, Some(name)),
             None => (text, None),
         };
-        let shapes = [Shape::Xuid, Shape::Leaf, Shape::TinyId];
-        let shape = shapes.into_iter().find(|shape| shape.word() == word).ok_or_else(fail)?;
+        let shape = Shape::ALL.into_iter().find(|shape| shape.word() == word).ok_or_else(fail)?;
         let is_plain = |part: &str| {
             !part.is_empty() && part.chars().all(|char| char.is_alphanumeric() || "_$-".contains(char))
         };
@@ -121,7 +125,17 @@ pub(super) struct Columns {
     pub(super) version: Option<&'static str>,
 }
 
+impl Columns {
+    /// What no table of the shape lacks.
+    pub(super) fn needed(&self) -> impl Iterator<Item = &'static str> {
+        let optional = [self.increment, self.remainder, self.last, self.strict, self.version];
+        [self.name, self.mark, self.step].into_iter().chain(optional.into_iter().flatten())
+    }
+}
+
 impl Shape {
+    pub(super) const ALL: [Self; 3] = [Self::Xuid, Self::Leaf, Self::TinyId];
+
     fn word(self) -> &'static str {
         match self {
             Self::Xuid => "xuid",
@@ -260,6 +274,8 @@ const INTEGERS: [Content; 2] = [Content::Bigint, Content::Integer];
 #[derive(Clone, Debug)]
 pub(super) struct FoundTable {
     pub(super) shape: Shape,
+    /// In this schema, by this name.
+    pub(super) place: (String, String),
     /// Quoted, and with its schema.
     pub(super) table: String,
     pub(super) columns: BTreeMap<String, FoundColumn>,
@@ -269,9 +285,7 @@ impl FoundTable {
     /// Holds the columns of a table against its shape.
     pub(super) fn check(&self, name: &str, has_unique_key: bool) -> Result<(), String> {
         let shape = self.shape.columns();
-        let optional = [shape.increment, shape.remainder, shape.last, shape.strict, shape.version];
-        let needed: Vec<&str> =
-            [shape.name, shape.mark, shape.step].into_iter().chain(optional.into_iter().flatten()).collect();
+        let needed: Vec<&str> = shape.needed().collect();
         for column in &needed {
             if !self.columns.contains_key(*column) {
                 return Err(format!(

@@ -1,5 +1,6 @@
 //! Stores and witnesses that fail, lose commits, are another one, or two.
 
+mod fences;
 mod identities;
 mod outages;
 

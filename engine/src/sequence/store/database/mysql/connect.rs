@@ -246,7 +246,8 @@ async fn look(conn: &mut Conn, options: &DatabaseOptions) -> Result<(FoundTable,
         literal(shape.columns().name)
     );
     let has_unique_key = !rows(conn, &unique).await?.is_empty();
-    let table = FoundTable { shape, table: format!("{}.{}", quoted(&schema), quoted(&name)), columns };
+    let table = format!("{}.{}", quoted(&schema), quoted(&name));
+    let table = FoundTable { shape, place: (schema.clone(), name), table, columns };
     table.check(shown, has_unique_key).map_err(refused)?;
     Ok((table, schema, engine))
 }

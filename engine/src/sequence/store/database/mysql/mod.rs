@@ -19,6 +19,7 @@ use mysql_async::Error;
 use mysql_async::prelude::Queryable;
 
 use self::connection::{Connection, failure, found_row, read_identity, text};
+use super::beside::{Beside, beside};
 use super::dialect::{Dialect, Granted};
 use super::failure::{Denied, Failure};
 use super::table::{FoundRow, Moved, outcome, spellings};
@@ -167,6 +168,13 @@ impl Dialect for MySql {
         let least = least.saturating_sub(connection.table.shape.columns().above);
         let statement = connection.sql.raise(name, i64::try_from(least).unwrap_or(i64::MAX));
         Ok(connection.change(name, statement).await?.1)
+    }
+
+    async fn beside(connection: &mut Connection) -> Result<Beside, Failure> {
+        let (schema, _) = &connection.table.place;
+        let found = connection.rows(&sql::columns_of(schema)).await?;
+        let columns = found.iter().filter_map(|row| Some((text(row, 0)?, text(row, 1)?)));
+        Ok(beside(&connection.table, columns))
     }
 
     async fn tiny_tokens(connection: &mut Connection) -> Result<Option<Vec<TinyToken>>, Failure> {

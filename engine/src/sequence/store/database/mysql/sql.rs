@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use super::super::beside::known_columns;
 use super::super::table::{FoundTable, MOST_TINY_TOKENS, Shape};
 use crate::sequence::name::SequenceName;
 use crate::sequence::store::{Alteration, Ask, HIGHEST, MOST_STEP, NewLast, NewSequence};
@@ -35,6 +36,17 @@ pub(super) fn literal(text: &str) -> String {
         let _ = write!(literal, "{byte:02x}");
     }
     literal + "'"
+}
+
+/// Tables of a schema and their columns, as far as they are known.
+pub(super) fn columns_of(schema: &str) -> String {
+    format!(
+        "SELECT c.table_name AS c0, lower(c.column_name) AS c1 FROM information_schema.columns c \
+         JOIN information_schema.tables t ON t.table_schema = c.table_schema AND t.table_name = c.table_name \
+         WHERE t.table_type = 'BASE TABLE' AND c.table_schema = {} AND lower(c.column_name) IN ({})",
+        literal(schema),
+        known_columns()
+    )
 }
 
 /// What makes a store table.

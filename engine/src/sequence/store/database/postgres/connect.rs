@@ -161,7 +161,8 @@ async fn look(client: &Client, options: &DatabaseOptions) -> Result<(FoundTable,
     let columns = client.query_typed(COLUMNS, &asked).await.map_err(|error| denied(&error))?;
     let columns = columns.iter().map(column).collect::<Result<BTreeMap<_, _>, Error>>();
     let columns = columns.map_err(|error| denied(&error))?;
-    let table = FoundTable { shape, table: format!("{}.{}", quoted(&schema), quoted(&name)), columns };
+    let table = format!("{}.{}", quoted(&schema), quoted(&name));
+    let table = FoundTable { shape, place: (schema.clone(), name), table, columns };
     table.check(shown, has_unique_key).map_err(refused)?;
     Ok((table, schema, persistence == "p"))
 }

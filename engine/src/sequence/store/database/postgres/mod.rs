@@ -19,6 +19,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
 use self::connection::{Connection, Parameter, failure, found_row, lost, read_identity};
+use super::beside::{Beside, beside};
 use super::dialect::{Dialect, Granted};
 use super::failure::{Denied, Failure};
 use super::table::{FoundRow, Moved, outcome, spellings};
@@ -191,6 +192,14 @@ impl Dialect for Postgres {
         let parameters: [Parameter<'_>; 2] = [(&name.as_str(), Type::TEXT), (&least, Type::INT8)];
         let (_, raised) = connection.transact(&statement, &parameters).await?;
         connection.one(&raised)
+    }
+
+    async fn beside(connection: &mut Connection) -> Result<Beside, Failure> {
+        let (schema, _) = &connection.table.place;
+        let found = connection.rows(&sql::columns_of(), &[(schema, Type::TEXT)]).await?;
+        let columns = found.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?)));
+        let columns: Vec<_> = columns.collect::<Result<_, Error>>().map_err(lost)?;
+        Ok(beside(&connection.table, columns.into_iter()))
     }
 
     async fn tiny_tokens(connection: &mut Connection) -> Result<Option<Vec<TinyToken>>, Failure> {

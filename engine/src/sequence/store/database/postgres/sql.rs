@@ -1,5 +1,6 @@
 //! The statements, for the columns of a table that was looked at.
 
+use super::super::beside::known_columns;
 use super::super::options::DatabaseOptions;
 use super::super::table::{FoundTable, MOST_TINY_TOKENS, Shape};
 use crate::sequence::store::{Alteration, HIGHEST, MOST_STEP, NewLast, NewSequence};
@@ -119,6 +120,17 @@ impl Expressions {
              {last}::bigint, {strict}::boolean, {description}"
         )
     }
+}
+
+/// Tables of schema `$1` and their columns, as far as they are known. What the user has no right to is among them.
+pub(super) fn columns_of() -> String {
+    format!(
+        "SELECT c.relname::text, a.attname::text FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid \
+         JOIN pg_namespace n ON n.oid = c.relnamespace \
+         WHERE n.nspname = $1 AND c.relkind IN ('r', 'p') AND NOT c.relispartition \
+           AND a.attnum > 0 AND NOT a.attisdropped AND a.attname IN ({})",
+        known_columns()
+    )
 }
 
 impl Statements {

@@ -1,0 +1,52 @@
+//! A fence opens names for servers once all their marks were raised, and on the host where they were.
+
+use super::super::meddled::{Asked, MeddledStore};
+use crate::sequence::SequenceName;
+use crate::sequence::store::memory::{MemoryDatabase, MemoryStore};
+use crate::sequence::store::{Fence, NewSequence, Store, StoreError, fence, fence_all};
+
+fn with_row(database: &MemoryDatabase, host: usize) -> MemoryStore {
+    let mut store = database.store(host);
+    store.create(&SequenceName::new("a").unwrap(), &NewSequence::default()).unwrap();
+    store
+}
+
+fn recorded(database: &MemoryDatabase, host: usize) -> Option<String> {
+    database.store(host).identity().unwrap().recorded
+}
+
+#[test]
+fn nothing_is_opened_before_the_marks_of_all_tables_are_raised() {
+    let [first, second] = [MemoryDatabase::new(1), MemoryDatabase::new(1)];
+    let mut fails = true;
+    let meddle = |asked| {
+        let failure = StoreError::Away { why: "it is away".into() };
+        if asked == Asked::Raise && std::mem::take(&mut fails) { Err(failure) } else { Ok(()) }
+    };
+    let mut one = with_row(&first, 0);
+    let mut other = MeddledStore { inner: with_row(&second, 0), meddle, says_why: true };
+    fence_all(&mut [&mut one, &mut other], &Fence::default()).unwrap_err();
+    assert_eq!((first.mark(0, "a"), second.mark(0, "a")), (Some(10_001), Some(1)));
+    assert_eq!((recorded(&first, 0), recorded(&second, 0)), (None, None));
+    let done = fence_all(&mut [&mut one, &mut other], &Fence::default()).unwrap();
+    assert_eq!(done.raised.iter().map(|row| row.2).collect::<Vec<_>>(), [20_001, 10_001]);
+    assert_eq!((recorded(&first, 0), recorded(&second, 0)), (Some("host 0".into()), Some("host 0".into())));
+}
+
+#[test]
+fn a_fence_that_another_host_answered_in_its_middle_opens_neither() {
+    let database = MemoryDatabase::new(2);
+    with_row(&database, 1);
+    let inner = with_row(&database, 0);
+    let moved = inner.clone();
+    let meddle = |asked| {
+        if asked == Asked::Raise {
+            moved.connect_to(1);
+        }
+        Ok(())
+    };
+    let refused = fence(&mut MeddledStore { inner, meddle, says_why: true }, &Fence::default());
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("it was host 0") && refused.contains("is host 1 now"), "{refused}");
+    assert_eq!((recorded(&database, 0), recorded(&database, 1)), (None, None));
+}
