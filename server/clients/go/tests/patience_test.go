@@ -46,6 +46,32 @@ func TestTheWaitOfARequestComesOnTopOfItsTimeout(t *testing.T) {
 	}
 }
 
+func TestACallThatStoodInLineIsGivenUpInItsTime(t *testing.T) {
+	const limit = 2 * time.Second
+	fake := faketest.Start(t, 1)
+	fake.Hello.MaxInFlight = 1
+	c, peer := pair(t, fake, xuid.WithTimeout(limit))
+	// It may take so long that the watcher looks each half a limit only: 1 s, 2 s and 3 s from here.
+	first := begin(func() (uint64, error) {
+		runs, err := c.Runs(within(t), 1, xuid.Wait(time.Minute))
+		return uint64(len(runs)), err
+	})
+	held := peer.Expect(wire.OpRuns)
+	time.Sleep(500 * time.Millisecond)
+	begun := time.Now()
+	call := next(within(t), c)
+	// Its place comes shortly before its end, and behind the look at 2 s.
+	time.Sleep(limit - 200*time.Millisecond)
+	peer.Runs(held, 1)
+	gives(t, first, 1)
+	peer.Expect(wire.OpNext)
+	var timeout *xuid.TimeoutError
+	fails(t, call, &timeout)
+	if took := time.Since(begun); took > limit+250*time.Millisecond {
+		t.Fatalf("given up after %v", took)
+	}
+}
+
 func TestASilentServerIsAskedAndThenLeft(t *testing.T) {
 	fake := faketest.Start(t, 1)
 	c, peer := pair(t, fake, xuid.WithTimeout(100*time.Millisecond))

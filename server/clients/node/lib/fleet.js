@@ -38,8 +38,9 @@ export class Fleet {
   #isClosed = false;
   /** Aborted by a close: what pauses, dials or waits for ids is told. */
   #end = new AbortController();
-  /** When the home is to be tried again, while the link is to another server. */
+  /** When the home is to be tried again, while the link is to another server; and whether it is being tried. */
   #returnAt = Infinity;
+  #isReturning = false;
 
   static async connect(servers, options) {
     const fleet = new Fleet(servers, options);
@@ -74,7 +75,7 @@ export class Fleet {
   serving() {
     if (this.#isClosed) throw new ClosedError();
     if (!this.#link.isServing) return undefined;
-    if (now() >= this.#returnAt) this.#goHome();
+    if (now() >= this.#returnAt && !this.#isReturning) this.#goHome();
     return this.#link;
   }
 
@@ -161,11 +162,16 @@ export class Fleet {
 
   /** The home is tried, while calls go on where they are. */
   async #goHome() {
+    const turn = this.#next;
+    this.#isReturning = true;
     this.#returnAt = now() + this.options.returnAfterMs;
     try {
       this.#use(new Link(await this.#dialPinned(this.#home), this.options), this.#home);
     } catch {
-      // It is tried again after the same time.
+      // It is tried again after the same time. The turns go on as if nothing had been tried.
+      this.#next = turn;
+    } finally {
+      this.#isReturning = false;
     }
   }
 

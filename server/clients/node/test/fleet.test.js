@@ -260,6 +260,24 @@ test('a client that had to leave its first server comes back, and reads what is 
   void back;
 });
 
+test('a home that does not answer is tried by one dial at a time', async (t) => {
+  const options = { returnAfterMs: 0, connectTimeoutMs: 60_000 };
+  const { client, first, peer, others: [other] } = await begin(await fleet(t, 2), options);
+  peer.socket.destroy();
+  const moved = client.next();
+  const second = await other.greet();
+  second.answer(await second.ask(), { id: 1 });
+  assert.equal(await soon(moved), 1n);
+  void serveIds(second, { next: 10n });
+  // It takes connections, and says nothing.
+  const before = first.peers.length;
+  for (let times = 0; times < 50; times += 1) await soon(client.next());
+  await until(() => first.peers.length > before);
+  // Those that were begun would have come by now.
+  for (let times = 0; times < 50; times += 1) await soon(client.next());
+  assert.equal(first.peers.length - before, 1);
+});
+
 test('a server that was replaced by one of another cluster is refused, and yields no id', async (t) => {
   const [fake] = await fleet(t, 1);
   const { client, peer } = await begin([fake], { retryForMs: 0, reconnectRounds: 1 });

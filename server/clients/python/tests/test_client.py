@@ -450,7 +450,7 @@ class Cancelled(Stories):
         peer.answer(5)
         self.assertEqual(calling.result(PATIENCE), 5)
 
-    def test_a_task_that_is_cancelled_while_it_connects_leaves_the_next_one_to_connect(self):
+    def test_a_task_that_is_cancelled_while_it_connects_leaves_its_dial_to_the_next_one(self):
         fake = self.fake()
         client = self.client(fake.address)
 
@@ -462,9 +462,51 @@ class Cancelled(Stories):
                 await first
             return peer
 
-        client.in_loop(cancel()).is_closed()
+        peer = client.in_loop(cancel())
         calling = self.begin(client.next)
-        fake.greet().answer(5)
+        peer.send(frames.welcome(peer.hello().request_id, fake.cluster))
+        peer.answer(5)
+        self.assertEqual(calling.result(PATIENCE), 5)
+
+    def test_a_task_that_is_cancelled_while_it_connects_leaves_the_dial_to_those_that_wait_for_it(self):
+        fake = self.fake()
+        client = self.client(fake.address)
+
+        def serve(peer):
+            peer.send(frames.welcome(peer.hello().request_id, fake.cluster))
+            peer.answer(5)
+
+        async def cancel():
+            loop = asyncio.get_running_loop()
+            first, second = (asyncio.ensure_future(client.client.next()) for _ in range(2))
+            peer = await loop.run_in_executor(None, fake.accept)
+            first.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await first
+            await loop.run_in_executor(None, serve, peer)
+            return first.cancelled(), await second
+
+        self.assertEqual(client.in_loop(cancel()), (True, 5))
+
+    def test_tasks_with_less_patience_than_a_dial_takes_get_a_connection_all_the_same(self):
+        fake = self.fake()
+        client = self.client(fake.address)
+
+        def serve():
+            peer = fake.accept()
+            hello = peer.hello()
+            time.sleep(0.5)
+            peer.send(frames.welcome(hello.request_id, fake.cluster))
+            peer.answer(5)
+
+        async def call():
+            while True:
+                with contextlib.suppress(asyncio.TimeoutError):
+                    return await asyncio.wait_for(client.client.next(), 0.2)
+
+        serving = self.begin(serve)
+        calling = self.begin(lambda: client.in_loop(call()))
+        serving.result(PATIENCE)
         self.assertEqual(calling.result(PATIENCE), 5)
 
     def test_a_cancel_that_comes_as_the_connection_stands_ends_its_task(self):
@@ -486,7 +528,9 @@ class Cancelled(Stories):
 
         was_cancelled, peer = client.in_loop(cancel())
         self.assertTrue(was_cancelled)
-        peer.is_closed()
+        calling = self.begin(client.next)
+        peer.answer(5)
+        self.assertEqual(calling.result(PATIENCE), 5)
 
     def test_a_client_goes_on_in_another_event_loop(self):
         mill = self.mill()

@@ -90,7 +90,7 @@ impl Client {
     /// Whether a connection stands now. The next call makes one if not.
     #[must_use]
     pub fn is_connected(&self) -> bool {
-        matches!(self.fleet.current(), Ok(Ok(_)))
+        matches!(self.fleet.current(), Ok(Some(_)))
     }
 
     /// One id. The server decides how long it waits for one.

@@ -197,6 +197,7 @@ func (l *Link) Call(ctx context.Context, r *wire.Request, now int64) (Answer, er
 
 // submit appends a request when there is a place for one more in flight.
 func (l *Link) submit(ctx context.Context, r *wire.Request, w waiting) (uint64, error) {
+	hasStood := false
 	l.mu.Lock()
 	// With one in line all places are taken: one that is left goes to the next in line (I2).
 	if l.state == serving && l.callers >= l.max {
@@ -209,6 +210,7 @@ func (l *Link) submit(ctx context.Context, r *wire.Request, w waiting) (uint64, 
 		l.mu.Lock()
 		// The place was handed over, and is counted already.
 		l.callers--
+		hasStood = true
 	}
 	if l.state != serving {
 		l.mu.Unlock()
@@ -216,7 +218,8 @@ func (l *Link) submit(ctx context.Context, r *wire.Request, w waiting) (uint64, 
 	}
 	l.callers++
 	id, wakes := l.append(r, w)
-	watches := !l.watched
+	// Who stood in line may end before the watcher looks again.
+	watches := !l.watched || hasStood && w.end < later(Now(), l.timeout/2)
 	l.watched, l.used = true, true
 	l.mu.Unlock()
 	if wakes {

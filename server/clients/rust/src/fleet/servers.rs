@@ -2,16 +2,18 @@
 //!
 //! # Invariants
 //! - I1 every link is of the cluster of the first one;
-//! - I2 one dial at a time, whatever the number of callers; those that waited for it share its outcome. Besides it one may
-//!   try whether the first choice is there again;
+//! - I2 one dial at a time, whatever the number of callers; those that waited for it share its outcome. It belongs to none of
+//!   them: a caller that gives up, or that nobody polls, leaves it to the others. Besides it one may try whether the first
+//!   choice is there again;
 //! - I3 when a server turns out to be of another cluster, what is held of before is void before any caller is told;
 //! - I4 a close ends every link that has not ended, also one that was left with calls in flight, the search for another one,
 //!   and the pause before a call is repeated. What is held is dropped.
 
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -52,19 +54,21 @@ pub(crate) struct Fleet {
     holders: Holders,
 }
 
+/// How a search for a server ended.
+type Found = Result<Arc<Link>, ClientError>;
+
 #[derive(Debug)]
 struct Current {
     link: Arc<Link>,
     /// Those that were left; one that has ended goes by itself (I4).
     left: Vec<Weak<Link>>,
-    /// Index of the server that is dialed next. It moves before each dial, not after it: a caller may give up half way,
-    /// and the next one must not begin at the same silent server.
+    /// Index of the server that is dialed next. It moves before each dial, not after it: the next one must not begin at the
+    /// same silent server.
     next: usize,
     /// When each server was dialed last, to take the place of another one.
     dialed: Vec<Option<Instant>>,
-    /// Dials that failed, and how the last one did.
-    failures: u64,
-    last_failure: Option<ClientError>,
+    /// The search that is under way (I2).
+    search: Option<watch::Receiver<Option<Found>>>,
     /// The task that tries the first choice again.
     return_trip: Option<AbortHandle>,
     closed: bool,
@@ -100,8 +104,7 @@ impl Fleet {
             left: Vec::new(),
             next: at + 1,
             dialed: vec![None; servers.len()],
-            failures: 0,
-            last_failure: None,
+            search: None,
             return_trip: None,
             closed: false,
         });
@@ -137,45 +140,63 @@ impl Fleet {
 
     /// A link that takes requests; dials if there is none.
     pub(crate) async fn link(self: &Arc<Self>) -> Result<Arc<Link>, ClientError> {
-        let failures = match self.current()? {
-            Ok(link) => return Ok(link),
-            Err(failures) => failures,
-        };
-        let _turn = self.dialing.lock().await;
-        match self.current()? {
-            Ok(link) => return Ok(link),
-            Err(now) if now != failures => {
-                if let Some(failure) = self.lock().last_failure.clone() {
-                    return Err(failure);
-                }
-            }
-            Err(_) => {}
+        if let Some(link) = self.current()? {
+            return Ok(link);
         }
-        let dialed = tokio::select! {
+        let mut search = self.search();
+        let outcome = async { search.wait_for(Option::is_some).await.ok().and_then(|found| found.clone()) };
+        let found = tokio::select! {
             biased;
             () = self.closing() => return Err(ClientError::Closed),
-            dialed = self.redial() => dialed,
+            found = outcome => found,
         };
-        match dialed {
-            Ok((at, greeted)) => {
-                let mut current = self.lock();
-                if current.closed {
-                    return Err(ClientError::Closed);
-                }
-                let link = Link::start(greeted, &self.options);
-                current.replace_link(Arc::clone(&link));
-                if at != 0 {
-                    self.plan_return(&mut current);
-                }
-                Ok(link)
-            }
-            Err(failure) => {
-                let mut current = self.lock();
-                current.failures += 1;
-                current.last_failure = Some(failure.clone());
-                Err(failure)
-            }
+        found.unwrap_or_else(|| {
+            let why = "the search for a server panicked, as where a log's reader does, or its runtime ended";
+            Err(ClientError::lost(&self.served().server, Some(io::Error::other(why))))
+        })
+    }
+
+    /// The search that is under way, or a new one.
+    fn search(self: &Arc<Self>) -> watch::Receiver<Option<Found>> {
+        let mut current = self.lock();
+        // Of one that went without a word the sender is gone.
+        if let Some(search) = current.search.as_ref().filter(|search| search.has_changed().is_ok()) {
+            return search.clone();
         }
+        let (tell, search) = watch::channel(None);
+        current.search = Some(search.clone());
+        drop(current);
+        let fleet = Arc::clone(self);
+        tokio::spawn(async move {
+            let found = fleet.find().await;
+            fleet.lock().search = None;
+            tell.send_replace(Some(found));
+        });
+        search
+    }
+
+    /// Dials until a server answers, and makes that the one in use.
+    async fn find(self: &Arc<Self>) -> Found {
+        let _turn = self.dialing.lock().await;
+        // The first choice may have come back meanwhile.
+        if let Some(link) = self.current()? {
+            return Ok(link);
+        }
+        let (at, greeted) = tokio::select! {
+            biased;
+            () = self.closing() => return Err(ClientError::Closed),
+            dialed = self.redial() => dialed?,
+        };
+        let mut current = self.lock();
+        if current.closed {
+            return Err(ClientError::Closed);
+        }
+        let link = Link::start(greeted, &self.options);
+        current.replace_link(Arc::clone(&link));
+        if at != 0 {
+            self.plan_return(&mut current);
+        }
+        Ok(link)
     }
 
     /// How many servers there are to choose from.
@@ -204,7 +225,7 @@ impl Fleet {
     /// Whether the server that this is an error of is still the one in use.
     pub(crate) fn stays_after(&self, error: &ClientError) -> bool {
         let ClientError::Refused { server, .. } = error else { return false };
-        matches!(self.current(), Ok(Ok(link)) if link.served.server == *server)
+        matches!(self.current(), Ok(Some(link)) if link.served.server == *server)
     }
 
     /// No more links: ends all but what is in flight. The link to say BYE on, if it serves. In a forked child nothing: the
@@ -249,24 +270,28 @@ impl Fleet {
         timeout(span, self.closing()).await.map_or(Ok(()), |()| Err(ClientError::Closed))
     }
 
-    /// The link if it serves, else the number of failed dials.
-    pub(crate) fn current(&self) -> Result<Result<Arc<Link>, u64>, ClientError> {
+    /// The link, if it serves.
+    pub(crate) fn current(&self) -> Result<Option<Arc<Link>>, ClientError> {
         self.process.check()?;
         let current = self.lock();
         if current.closed {
             return Err(ClientError::Closed);
         }
-        Ok(if current.link.is_serving() { Ok(Arc::clone(&current.link)) } else { Err(current.failures) })
+        Ok(current.link.is_serving().then(|| Arc::clone(&current.link)))
     }
 
     /// Tries the servers in turn, from the one after the last tried, for as many rounds as allowed.
-    async fn redial(&self) -> Result<(usize, Greeted), ClientError> {
+    async fn redial(self: &Arc<Self>) -> Result<(usize, Greeted), ClientError> {
         let mut backoff = Backoff::new(self.options.first_pause, self.options.longest_pause);
         let mut round = 1;
         loop {
             let mut worth_waiting = None;
             let mut hopeless = None;
             for _ in 0..self.servers.len() {
+                if Arc::strong_count(self) == 1 {
+                    // Every client was dropped, and what looks for a server is all that is left.
+                    return Err(ClientError::Closed);
+                }
                 let at = self.next_server();
                 let server = &self.servers[at];
                 match self.dial_pinned(server).await {

@@ -236,6 +236,90 @@ async fn many_callers_share_one_failed_dial() {
 }
 
 #[tokio::test]
+async fn a_caller_that_gives_up_leaves_the_dial_to_those_that_wait_for_it() {
+    let fake = Fake::start(1).await;
+    let (client, peer) = fake.pair(quick()).await;
+    drop(peer);
+    while client.is_connected() {
+        tokio::task::yield_now().await;
+    }
+    let [first, second] = [(); 2].map(|()| {
+        let client = client.clone();
+        tokio::spawn(async move { client.next(Order::Any).await })
+    });
+    let mut dialed = fake.accept().await;
+    let (request_id, _) = dialed.hello().await;
+    first.abort();
+    assert!(soon(first).await.unwrap_err().is_cancelled());
+    dialed.welcome(request_id, fake.cluster, fake.limits).await;
+    dialed.serve(7).await;
+    assert_eq!(soon(second).await.unwrap().unwrap(), 7);
+    assert!(!fake.has_caller().await, "one dial was enough for both");
+}
+
+#[tokio::test]
+async fn callers_with_less_patience_than_a_dial_takes_get_a_connection_all_the_same() {
+    let fake = Fake::start(1).await;
+    let (client, peer) = fake.pair(quick()).await;
+    drop(peer);
+    while client.is_connected() {
+        tokio::task::yield_now().await;
+    }
+    let server = async {
+        let mut dialed = fake.accept().await;
+        let (request_id, _) = dialed.hello().await;
+        // A round trip of its own for TCP, for TLS and for HELLO; a call has one.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        dialed.welcome(request_id, fake.cluster, fake.limits).await;
+        dialed.serve(7).await;
+    };
+    let caller = async {
+        loop {
+            let call = client.next(Order::Any);
+            if let Ok(outcome) = tokio::time::timeout(Duration::from_millis(200), call).await {
+                return outcome;
+            }
+        }
+    };
+    let (outcome, ()) = soon(async { tokio::join!(caller, server) }).await;
+    assert_eq!(outcome.unwrap(), 7);
+}
+
+#[tokio::test]
+async fn a_call_that_nobody_polls_holds_up_no_other() {
+    let fake = Fake::start(1).await;
+    let (client, peer) = fake.pair(quick()).await;
+    drop(peer);
+    while client.is_connected() {
+        tokio::task::yield_now().await;
+    }
+    // As of a `select!` whose other branch asks a second time, because the first one takes so long.
+    let mut first = Box::pin(client.next(Order::Any));
+    assert!(tokio::time::timeout(Duration::from_millis(1), &mut first).await.is_err());
+    let server = async { fake.greet().await.serve(7).await };
+    let (second, ()) = soon(async { tokio::join!(client.next(Order::Any), server) }).await;
+    assert_eq!(second.unwrap(), 7);
+    drop(first);
+}
+
+#[tokio::test]
+async fn a_search_ends_when_the_last_client_is_dropped() {
+    let fake = Fake::start(1).await;
+    let (client, peer) = fake.pair(quick()).await;
+    drop(peer);
+    while client.is_connected() {
+        tokio::task::yield_now().await;
+    }
+    assert!(tokio::time::timeout(Duration::from_millis(1), client.next(Order::Any)).await.is_err());
+    let dialed = fake.accept().await;
+    drop(client);
+    // The search would go on with the next round.
+    drop(dialed);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(!fake.has_caller().await, "it looks for a server that nobody wants");
+}
+
+#[tokio::test]
 async fn closing_ends_the_search_for_a_server_and_tells_all_that_wait_for_it() {
     let fake = Fake::start(1).await;
     // Nothing else would end it.

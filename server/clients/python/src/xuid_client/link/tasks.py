@@ -205,7 +205,8 @@ class Tasks:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._turn = asyncio.Lock()
+        #: The dial that is under way. It belongs to no task: those that wait for it may go.
+        self._search: asyncio.Task[Any] | None = None
         #: The loop itself holds tasks by weak references only.
         self._tasks: set[asyncio.Task[None]] = set()
         #: Names that are being looked up, and since when.
@@ -217,8 +218,22 @@ class Tasks:
         return asyncio.get_running_loop() is self._loop
 
     async def in_turn(self, servers: str, work: Callable[[], Coroutine[Any, Any, T]], limit: float) -> T:
-        async with self._turn:
-            return await work()
+        while True:
+            search = self._search
+            if search is None or search.done():
+                search = self._search = self._loop.create_task(work())
+                # Where all that waited are gone, nobody asks how it ended.
+                search.add_done_callback(lambda done: done.cancelled() or done.exception())
+            # Cancelled is who waits, and alone. A stranger may cancel any task of the loop: then another search is begun.
+            await asyncio.wait({search})
+            if not search.cancelled():
+                break
+        error = search.exception()
+        # One for each: what is raised keeps the frames of its caller.
+        failure = error.again() if isinstance(error, XuidError) else error
+        if failure is not None:
+            raise failure
+        return search.result()  # type: ignore[no-any-return]
 
     async def dial(self, server: str, options: Options, limit: float) -> TaskLink:
         try:

@@ -326,6 +326,8 @@ public final class XuidClient implements AutoCloseable {
     public void close() {
         List.copyOf(sources).forEach(Prefetch::close);
         fleet.close();
+        // One that was made between the two found the client open.
+        List.copyOf(sources).forEach(Prefetch::close);
     }
 
     /** Begins a call; T is what {@link Call} makes of a reply to that request. */

@@ -402,7 +402,7 @@ class LinkTest {
     }
 
     /** What is appended to nothing is an error of the client's own. The threads that look for something see none. */
-    private static void tearNextFrame(XuidClient client) throws Exception {
+    static void tearNextFrame(XuidClient client) throws Exception {
         Object appended = inner(client, "fleet", "link", "outbox", "appended");
         Field data = appended.getClass().getDeclaredField("data");
         data.setAccessible(true);

@@ -104,6 +104,20 @@ class PrefetchTest {
     }
 
     @Test
+    void an_error_of_the_thread_that_refills_is_not_the_end_of_the_source() throws Exception {
+        try (FakeServer server = new FakeServer();
+                XuidClient client = server.connect(server.options().backoff(Duration.ofMillis(1), Duration.ofMillis(5)))) {
+            LinkTest.tearNextFrame(client);
+            try (Prefetch source = client.prefetch(new Prefetch.Options().wait(Duration.ofSeconds(10)))) {
+                var drawn = CompletableFuture.supplyAsync(source::next);
+                Peer peer = server.greet();
+                peer.run(peer.expect(Op.RUNS), 5);
+                assertEquals(5, Wait.soon(drawn));
+            }
+        }
+    }
+
+    @Test
     void what_grew_old_is_wasted_in_the_hand_and_in_the_pool_and_never_comes_out() throws Exception {
         Prefetch.Options options = new Prefetch.Options().ahead(64, 64).maxAge(Duration.ofMillis(100));
         try (Mill mill = new Mill(); Prefetch source = mill.client.prefetch(options); PrefetchedIds ids = source.ids()) {

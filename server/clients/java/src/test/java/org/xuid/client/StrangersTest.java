@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
 import java.util.logging.Handler;
 import java.util.logging.Level;
 import java.util.logging.LogRecord;
@@ -103,14 +104,49 @@ class StrangersTest {
             Wait.failure(XuidException.ConnectionLost.class, call);
             var next = client.nextAsync();
             server.accept().close();
-            // A failed dial is said before the next one.
             server.greet();
             server.peer().id(server.peer().ask(), 1);
             assertEquals(1, Wait.soon(next));
-            assertTrue(broken.said >= 2);
+            Wait.until("both were said", () -> broken.said >= 2);
         } finally {
             logger.removeHandler(broken);
             logger.setLevel(null);
+        }
+    }
+
+    @Test
+    void a_logger_that_stands_still_holds_up_no_dial() throws Exception {
+        var goesOn = new CountDownLatch(1);
+        var still = new Handler() {
+            @Override
+            public void publish(LogRecord record) {
+                try {
+                    goesOn.await();
+                } catch (InterruptedException closing) {
+                    Thread.currentThread().interrupt();
+                }
+            }
+
+            @Override
+            public void flush() {}
+
+            @Override
+            public void close() {}
+        };
+        Logger logger = Logger.getLogger("org.xuid.client");
+        logger.addHandler(still);
+        try (FakeServer server = new FakeServer(); XuidClient client = server.connect(server.options())) {
+            server.peer().close();
+            Wait.until("the end was seen", () -> !client.isConnected());
+            var call = client.nextAsync();
+            server.accept().close();
+            // That a dial failed is said by a thread that nobody waits for.
+            server.greet();
+            server.peer().id(server.peer().ask(), 1);
+            assertEquals(1, Wait.soon(call));
+        } finally {
+            goesOn.countDown();
+            logger.removeHandler(still);
         }
     }
 }

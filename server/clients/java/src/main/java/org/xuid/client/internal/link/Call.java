@@ -61,7 +61,7 @@ public class Call<T> extends CompletableFuture<T> {
     }
 
     /** No other place knows of this call, and an Error came in its way: it is told. */
-    void broken(String server, Throwable error) {
+    public void broken(String server, Throwable error) {
         completeExceptionally(Failures.broken(server, error));
     }
 

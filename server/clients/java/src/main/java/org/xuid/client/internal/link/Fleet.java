@@ -332,6 +332,8 @@ public final class Fleet implements Link.Owner {
         } finally {
             releaseParked(waiting, failure);
         }
+        // Last: nobody waits for this thread any more.
+        servers.say();
     }
 
     /**

@@ -5,11 +5,14 @@ import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Queue;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.BooleanSupplier;
 import org.xuid.client.ServerInfo;
 import org.xuid.client.XuidException;
@@ -19,6 +22,9 @@ import org.xuid.client.internal.base.Time;
 
 /** The servers of a client, in the order in which they are tried: a random one, of which the first is the first choice. */
 final class Servers {
+    /** Beyond these what dials found is not logged: a logger that stands still is not waited for. */
+    private static final int MOST_UNSAID = 64;
+
     private final Settings options;
     private final ScheduledExecutorService timer;
     /** Voids what is held ahead of need. */
@@ -26,6 +32,9 @@ final class Servers {
     private final List<String> addresses;
     /** Servers whose failure was logged, and that were not reached since. */
     private final Set<String> away = ConcurrentHashMap.newKeySet();
+    /** What is to be logged. Who receives it is a stranger, and may stand still: nobody may wait for the thread that says it. */
+    private final Queue<Runnable> unsaid = new LinkedBlockingQueue<>(MOST_UNSAID);
+    private final AtomicBoolean isSaying = new AtomicBoolean();
     /** The server of the first connection; it made the cluster ours. */
     private volatile ServerInfo pinned;
 
@@ -131,10 +140,25 @@ final class Servers {
 
     /** Once for each time that a server is away: callers may ask for it as often as they like. */
     private void logFailure(String server, XuidException failed) {
+        String why = failed.getMessage();
         if (away.add(server)) {
-            Log.warn("cannot connect to {0}: {1}", server, failed.getMessage());
+            unsaid.offer(() -> Log.warn("cannot connect to {0}: {1}", server, why));
         } else {
-            Log.debug("still cannot connect to {0}: {1}", server, failed.getMessage());
+            unsaid.offer(() -> Log.debug("still cannot connect to {0}: {1}", server, why));
+        }
+    }
+
+    /** Logs how dials failed. One thread at a time, so that no more than one stands still. */
+    void say() {
+        if (!isSaying.compareAndSet(false, true)) {
+            return;
+        }
+        try {
+            for (Runnable next = unsaid.poll(); next != null; next = unsaid.poll()) {
+                next.run();
+            }
+        } finally {
+            isSaying.set(false);
         }
     }
 }

@@ -24,6 +24,9 @@ public final class Refiller implements Runnable {
     /** Refills in flight at once. */
     private static final int IN_FLIGHT = 8;
 
+    /** How long nothing is asked for after an Error of this thread. */
+    private static final long TROUBLE = Time.ms(20);
+
     /** So many looks within an age. What would grow too old before the next look is voided by this one. */
     private static final int LOOKS = 16;
 
@@ -73,24 +76,35 @@ public final class Refiller implements Runnable {
         pool.lock.lock();
         try {
             while (!pool.isClosed()) {
-                long now = Time.now();
-                age(now);
-                List<Refill> refills = now < resume ? List.of() : plan(now);
-                if (refills.isEmpty()) {
-                    pause(now);
-                    continue;
-                }
-                pool.lock.unlock();
                 try {
-                    refills.forEach(this::ask);
-                } finally {
-                    pool.lock.lock();
+                    turn(Time.now());
+                } catch (Throwable error) {
+                    // As where memory is used up. The next turn comes all the same.
+                    resume = Time.now() + TROUBLE;
+                    pool.fail(0, null, false);
                 }
             }
         } finally {
             pool.lock.unlock();
             // Whatever ended this thread, callers must not go on with what it no longer looks after.
             pool.close();
+        }
+    }
+
+    private void turn(long now) {
+        age(now);
+        List<Refill> refills = now < resume ? List.of() : plan(now);
+        if (refills.isEmpty()) {
+            pause(now);
+            return;
+        }
+        pool.lock.unlock();
+        try {
+            for (int at = 0; at < refills.size(); at++) {
+                ask(refills.get(at));
+            }
+        } finally {
+            pool.lock.lock();
         }
     }
 
@@ -126,7 +140,7 @@ public final class Refiller implements Runnable {
         if (pool.takeGrownOld() > 0) {
             size.wasted();
         }
-        List<Refill> refills = new ArrayList<>();
+        List<Refill> refills = new ArrayList<>(IN_FLIGHT);
         if (!pool.isDemanded()) {
             return refills;
         }
@@ -139,14 +153,31 @@ public final class Refiller implements Runnable {
         while (missing > 0 && inFlight < IN_FLIGHT) {
             long count = Math.min(Math.min(missing, size.request()), most);
             missing -= count;
+            try {
+                refills.add(taken(new Refill((int) count, patience, failures)));
+            } catch (Throwable error) {
+                if (refills.isEmpty()) {
+                    throw error;
+                }
+                // Those that were counted are asked for.
+                return refills;
+            }
             pool.ask(count, low);
             inFlight++;
-            refills.add(new Refill((int) count, patience, failures));
         }
         return refills;
     }
 
+    /** An Error at one is no reason to ask for the others not. */
     private void ask(Refill refill) {
+        try {
+            fleet.start(refill);
+        } catch (Throwable error) {
+            refill.broken(fleet.server().address(), error);
+        }
+    }
+
+    private Refill taken(Refill refill) {
         refill.whenComplete((runs, error) -> {
             pool.lock.lock();
             try {
@@ -160,7 +191,7 @@ public final class Refiller implements Runnable {
                 pool.lock.unlock();
             }
         });
-        fleet.start(refill);
+        return refill;
     }
 
     private void takeIn(Refill refill, List<Run> runs) {
