@@ -409,7 +409,7 @@ pub(crate) const KEYS: &[Key] = &[
         shape: "N",
         default: Some("1000000"),
         allowed: "a number from 1 to 100000000",
-        help: "Names that are kept in memory; beyond that the longest unused go",
+        help: "Unused names whose numbers are kept in memory; one more loses what it held",
     },
     Key {
         name: "sequences_unsafe",

@@ -126,6 +126,10 @@ impl Client {
             }
             Err(error) => {
                 self.allowance.give_back(charged);
+                // Nobody waits to be told whether there is such a name, and the process remembers for a while that it was tried.
+                if self.server.sequences.as_ref().is_some_and(|all| !all.knows(sequence.name())) {
+                    self.names.was_unknown();
+                }
                 Err(of_numbers(error, sequence.name()))
             }
         }

@@ -137,7 +137,8 @@ impl SequencesBuilder {
         self
     }
 
-    /// How many names are kept in memory. Beyond that the longest unused go, and what was held of them is wasted.
+    /// Of how many unused names numbers are kept in memory. Where there are so many, what one more held is wasted when it is not
+    /// used any more. Names in use are not bounded.
     /// Defaults to 1,000,000.
     pub fn limit(mut self, names: usize) -> Self {
         self.config.limit = names;

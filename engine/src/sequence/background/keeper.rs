@@ -67,8 +67,8 @@ impl Keeper {
             self.look_at_names(boot);
         }
         if boot.saturating_sub(self.swept) >= SWEEP {
-            self.swept = boot;
-            self.sweep();
+            // Not all of them where more came meanwhile than leave at once.
+            self.swept = if self.sweep() < MOST_SWEPT { boot } else { boot + EVERY - SWEEP };
         }
         let next = next.unwrap_or(u64::MAX).min(self.looked + EVERY);
         Duration::from_nanos(next.saturating_sub(boot))
@@ -104,12 +104,12 @@ impl Keeper {
         tally.status.shortest = shortest;
     }
 
-    /// Names that no caller has and nothing happens to leave the table; what is left of them is kept.
-    fn sweep(&self) {
+    /// Names that no caller has and nothing happens to leave the table; what is left of them is kept. How many left.
+    fn sweep(&self) -> usize {
         let is_over = |named: &Named| {
             let state = named.lock();
             !state.is_active && state.queued == Queued::No && state.line.is_empty()
         };
-        self.hub.sweep(is_over, MOST_SWEPT);
+        self.hub.sweep(is_over, MOST_SWEPT)
     }
 }

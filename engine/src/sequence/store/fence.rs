@@ -20,6 +20,8 @@ pub struct Fence {
     pub above: Option<u64>,
     /// Marks as nodes, folders or a witness know them; each ends at what is known at least.
     pub known: BTreeMap<SequenceName, u64>,
+    /// The identity of the store that is meant; another one is refused. Any without.
+    pub on: Option<String>,
     /// How much is added to a mark beyond all that. Defaults to ten times the largest step of the store.
     pub margin: Option<u64>,
 }
@@ -45,17 +47,20 @@ pub fn fence(store: &mut dyn Store, fence: &Fence) -> Result<Fenced, StoreError>
     fence_all(&mut [store], fence)
 }
 
-/// The same of several tables: the marks of all are raised before the identity is written to any.
+/// The same of several tables of one database: the marks of all are raised before the identity is written, on one host.
 ///
 /// # Errors
-/// As of [`fence`]; one without a row of the name that is to be fenced is one.
+/// As of [`fence`]; one without a row of the name that is to be fenced is one, and two hosts that answer are.
 pub fn fence_all(stores: &mut [&mut dyn Store], fence: &Fence) -> Result<Fenced, StoreError> {
     let is_whole = fence.name.is_none();
-    let mut before = Vec::new();
+    let mut before = fence.on.clone();
     let mut found = Vec::new();
     for store in stores.iter_mut() {
         if is_whole {
-            before.push(store.identity()?.current);
+            // Each has a connection of its own, which a host may have turned away.
+            let found = store.identity()?;
+            let before = before.get_or_insert_with(|| found.current.clone());
+            check_host(&found, before)?;
         }
         found.push(match &fence.name {
             Some(name) => vec![row_of(*store, name, fence.above)?],
@@ -78,18 +83,27 @@ pub fn fence_all(stores: &mut [&mut dyn Store], fence: &Fence) -> Result<Fenced,
     if !is_whole {
         return Ok(Fenced { raised, absent: Vec::new(), identity: None });
     }
-    for (store, before) in stores.iter_mut().zip(before) {
-        let now = store.identity()?.current;
-        if now != before {
-            let why = format!("it was {before} when its marks were raised, and is {now} now: fence it again");
-            return Err(StoreError::Refused { why });
-        }
+    let before = before.unwrap_or_default();
+    for store in stores.iter_mut() {
+        check_host(&store.identity()?, &before)?;
     }
     let mut identity = None;
     for store in stores {
-        identity = Some(store.record_identity()?);
+        let recorded = store.record_identity()?;
+        check_host(&recorded, &before)?;
+        identity = Some(recorded);
     }
     Ok(Fenced { raised, absent: absent.into_keys().collect(), identity })
+}
+
+/// Refuses a host on which other marks were raised, or none.
+fn check_host(found: &Identity, before: &str) -> Result<(), StoreError> {
+    let now = &found.current;
+    if now == before {
+        return Ok(());
+    }
+    let why = format!("marks were raised, or looked at, on {before}, and {now} answers now: fence it again");
+    Err(StoreError::Refused { why })
 }
 
 fn all_rows(store: &mut dyn Store) -> Result<Vec<Row>, StoreError> {

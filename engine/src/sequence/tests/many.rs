@@ -362,3 +362,25 @@ fn neighbours_are_of_one_grant_whatever_the_largest_step_is() {
     }
     assert_eq!(first, [1, 1_001]);
 }
+
+/// Who tries names that nobody created leaves nothing behind: as many as come in a second leave the table in one.
+#[test]
+fn names_that_were_only_tried_leave_the_table_as_fast_as_they_came() {
+    let (world, clock) = (World::new(), clock());
+    let (sequences, hub, mut teller, mut keeper) =
+        world.builder().limit(1_000).clock(clock.clone()).parts_for_test(7).unwrap();
+    for number in 0..60_000 {
+        let refused = sequence(&sequences, &format!("n{number}")).try_next_ordered().unwrap_err();
+        assert_eq!(refused.kind(), SequenceErrorKind::Overloaded);
+    }
+    while hub.has_due() {
+        teller.turn_now();
+    }
+    for _ in 0..20 {
+        clock.pass(Duration::from_secs(1));
+        keeper.turn();
+        teller.turn_now();
+    }
+    let left = sequences.stats().names;
+    assert!(left <= 1_000, "{left} of 60,000 names are in the table 20 s later, which has room for 1,000");
+}

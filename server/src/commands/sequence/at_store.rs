@@ -88,7 +88,7 @@ fn options(table: &Table) -> DatabaseOptions {
 
 impl AtStore {
     fn url(&self) -> Result<DatabaseUrl> {
-        said(self.url.as_deref())?.parse().map_err(|error| usage(format!("{error}")).into())
+        database_of(&said(self.url.as_deref())?)
     }
 
     /// Makes what is missing.
@@ -153,7 +153,8 @@ impl Fence {
                 );
             }
         }
-        let mut stores = self.open(&place, name.is_none())?;
+        let on = self.look_beside(&place, name.is_none())?;
+        let mut stores = self.open(&place)?;
         let shown = stores.iter().map(|store| store.describe()).collect::<Vec<_>>().join(" and ");
         let which =
             name.as_ref().map_or("every sequence".to_owned(), |name| format!("the sequence {name:?}"));
@@ -168,7 +169,7 @@ impl Fence {
             ),
             self.yes,
         )?;
-        let plan = store::Fence { name, above: self.above, known, margin: self.margin };
+        let plan = store::Fence { name, above: self.above, known, on, margin: self.margin };
         let mut stores: Vec<&mut dyn Store> =
             stores.iter_mut().map(|store| -> &mut dyn Store { &mut **store }).collect();
         let done = store::fence_all(&mut stores, &plan)?;
@@ -188,14 +189,9 @@ impl Fence {
     }
 
     /// The tables of a database, or the one store of a registry.
-    fn open(&self, place: &str, is_whole: bool) -> Result<Vec<Box<dyn Store>>> {
+    fn open(&self, place: &str) -> Result<Vec<Box<dyn Store>>> {
         if DatabaseUrl::has_scheme(place) {
-            let url = place.parse().map_err(|error| usage(format!("{error}")))?;
-            if is_whole {
-                self.leave_out_none(&url)?;
-            } else if self.sequence_table.len() > 1 {
-                bail!(usage("one name is fenced in one table: say --sequence-table once"));
-            }
+            let url = database_of(place)?;
             let open = |table| sequence_store::in_database(&url, &options(table));
             return self.sequence_table.iter().map(open).collect();
         }
@@ -216,9 +212,21 @@ impl Fence {
     }
 
     /// Tables of one schema share the place where a fence is written: one whose marks it did not raise would be opened by it.
-    fn leave_out_none(&self, url: &DatabaseUrl) -> Result<()> {
-        let beside = |table| database::tables_beside(url, &options(table));
+    /// Returns the identity of the host where that was looked at.
+    fn look_beside(&self, place: &str, is_whole: bool) -> Result<Option<String>> {
+        if !is_whole && self.sequence_table.len() > 1 {
+            bail!(usage("one name is fenced in one table: say --sequence-table once"));
+        }
+        if !is_whole || !DatabaseUrl::has_scheme(place) {
+            return Ok(None);
+        }
+        let url = database_of(place)?;
+        let beside = |table| database::tables_beside(&url, &options(table));
         let found = self.sequence_table.iter().map(beside).collect::<Result<Vec<_>, _>>()?;
+        if let Some([one, other]) = found.array_windows().find(|[one, other]| one.identity != other.identity)
+        {
+            bail!("{} answered, and then {}: fence again when one host does", one.identity, other.identity);
+        }
         let is_unused = |table: &Table| {
             let name = table.name();
             let bare = name.rsplit_once('.').map_or(name, |(_, bare)| bare);
@@ -228,7 +236,7 @@ impl Fence {
         let left_out =
             found.iter().flat_map(|found| &found.others).find(|table| !is_fenced(table) && !is_unused(table));
         match left_out {
-            None => Ok(()),
+            None => Ok(found.into_iter().next().map(|found| found.identity)),
             Some(table) => bail!(usage(format!(
                 "{name} is a table of sequences in the same schema, and its servers would go on behind this fence, too, though \
                  none of its marks was raised; allowed is --sequence-table once for each table that servers use (with \
@@ -237,6 +245,10 @@ impl Fence {
             ))),
         }
     }
+}
+
+fn database_of(place: &str) -> Result<DatabaseUrl> {
+    place.parse().map_err(|error| usage(format!("{error}")).into())
 }
 
 /// What a server knew, by the records in its data folder and by what it left there. Returns what is told of a record that

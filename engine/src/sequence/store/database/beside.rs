@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::table::{FoundTable, Shape, Table};
+use crate::sequence::store::Identity;
 
 /// A table, and the others of its schema that a server could use, each with its schema's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,6 +12,8 @@ pub struct Beside {
     pub table: Table,
     /// What else a fence of it opens.
     pub others: Vec<Table>,
+    /// Of the host where they were looked at.
+    pub identity: String,
 }
 
 /// The columns by which a table is known, in quotation marks.
@@ -19,8 +22,12 @@ pub(super) fn known_columns() -> String {
     all.map(|column| format!("'{column}'")).collect::<Vec<_>>().join(", ")
 }
 
-/// Looks through the tables of a schema and their columns: those that are known.
-pub(super) fn beside(table: &FoundTable, columns: impl Iterator<Item = (String, String)>) -> Beside {
+/// Looks through the tables of a schema of this host, and their columns: those that are known.
+pub(super) fn beside(
+    table: &FoundTable,
+    identity: Identity,
+    columns: impl Iterator<Item = (String, String)>,
+) -> Beside {
     let (schema, own) = &table.place;
     let mut tables = BTreeMap::<String, Vec<String>>::new();
     for (table, column) in columns {
@@ -32,7 +39,7 @@ pub(super) fn beside(table: &FoundTable, columns: impl Iterator<Item = (String, 
         let shape = Shape::ALL.into_iter().find(|shape| shape.columns().needed().all(has))?;
         Some(named(shape, name))
     });
-    Beside { table: named(table.shape, own), others: others.collect() }
+    Beside { table: named(table.shape, own), others: others.collect(), identity: identity.current }
 }
 
 #[cfg(test)]
@@ -51,7 +58,8 @@ mod tests {
             .chain(columns("tiny_id_info", "biz_type max_id step delta remainder version"))
             .chain(columns("users", "name last"))
             .chain(columns("xuid_sequence", "name next step increment remainder last strict"));
-        let found = beside(&table, all);
+        let identity = Identity { current: "host 0".into(), recorded: None, fenced: None };
+        let found = beside(&table, identity, all);
         assert_eq!(found.table.to_string(), "xuid:ids.xuid_sequence");
         let others: Vec<String> = found.others.iter().map(ToString::to_string).collect();
         assert_eq!(others, ["xuid:ids.apart", "leaf:ids.leaf_alloc", "tinyid:ids.tiny_id_info"]);

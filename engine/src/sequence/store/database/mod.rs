@@ -533,7 +533,7 @@ mod tests {
         }
 
         async fn beside(_: &mut u32) -> Result<Beside, Failure> {
-            Ok(Beside { table: Table::default(), others: Vec::new() })
+            Ok(Beside { table: Table::default(), others: Vec::new(), identity: host(0).current })
         }
 
         async fn tiny_tokens(_: &mut u32) -> Result<Option<Vec<TinyToken>>, Failure> {

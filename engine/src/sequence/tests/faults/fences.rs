@@ -47,6 +47,28 @@ fn a_fence_that_another_host_answered_in_its_middle_opens_neither() {
     };
     let refused = fence(&mut MeddledStore { inner, meddle, says_why: true }, &Fence::default());
     let refused = refused.unwrap_err().to_string();
-    assert!(refused.contains("it was host 0") && refused.contains("is host 1 now"), "{refused}");
+    assert!(refused.contains("on host 0, and host 1 answers now"), "{refused}");
     assert_eq!((recorded(&database, 0), recorded(&database, 1)), (None, None));
+}
+
+/// Each table has a connection of its own, and the first host may have turned away the second one. What is written on a host opens
+/// the names of all tables there, and of one of them no mark was raised on it.
+#[test]
+fn tables_of_which_two_hosts_answer_are_not_opened_on_either() {
+    let database = MemoryDatabase::new(2);
+    let (mut one, mut other) = (with_row(&database, 0), with_row(&database, 1));
+    let refused = fence_all(&mut [&mut one, &mut other], &Fence::default()).unwrap_err().to_string();
+    assert!(refused.contains("host 0") && refused.contains("host 1"), "{refused}");
+    assert_eq!((recorded(&database, 0), recorded(&database, 1)), (None, None));
+}
+
+/// Nothing tells of which of the tables a data folder's mark is.
+#[test]
+fn what_is_known_of_a_name_counts_in_each_table() {
+    let [first, second] = [MemoryDatabase::new(1), MemoryDatabase::new(1)];
+    let (mut one, mut other) = (with_row(&first, 0), with_row(&second, 0));
+    let known = [(SequenceName::new("a").unwrap(), 5_000)].into();
+    let done = fence_all(&mut [&mut one, &mut other], &Fence { known, ..Fence::default() }).unwrap();
+    assert_eq!((first.mark(0, "a"), second.mark(0, "a")), (Some(15_000), Some(15_000)));
+    assert!(done.absent.is_empty());
 }

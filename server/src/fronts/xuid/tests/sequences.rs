@@ -208,3 +208,23 @@ fn a_connection_that_leaves_has_no_more_sequences_made_than_share_one_change() {
     assert!(replies.contains(&(200, Said::Ids(vec![1]))));
     assert!(replies.iter().all(|(_, said)| !matches!(said, Said::Error(_))), "{replies:?}");
 }
+
+/// Who does not wait is told nothing of the name, and asks for the next one: the server remembers each for a while.
+#[test]
+fn names_that_are_tried_without_waiting_count_as_looked_up_in_vain() {
+    let home = Home::with_sequences(Tokens::default());
+    let mut talk = Talk::greeted(Arc::clone(&home.server));
+    for round in 0..100 {
+        let tries = frame(|out| {
+            for at in 0..100 {
+                let none = format!("none-{round}-{at}");
+                request_seq_array(out, at, SeqBulk::new(name(&none), 1, Order::Ordered, Duration::ZERO));
+            }
+        });
+        talk.send(&tries);
+        talk.settle();
+        assert!(talk.replies().iter().all(|(_, said)| matches!(said, Said::Error(_))));
+    }
+    let names = home.server.sequences.as_ref().unwrap().all.stats().names;
+    assert!(names < 5_000, "{names} names of one connection, which may look up 100 a second");
+}

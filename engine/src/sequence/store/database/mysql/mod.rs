@@ -171,10 +171,11 @@ impl Dialect for MySql {
     }
 
     async fn beside(connection: &mut Connection) -> Result<Beside, Failure> {
+        let identity = connection.identity().await?;
         let (schema, _) = &connection.table.place;
         let found = connection.rows(&sql::columns_of(schema)).await?;
         let columns = found.iter().filter_map(|row| Some((text(row, 0)?, text(row, 1)?)));
-        Ok(beside(&connection.table, columns))
+        Ok(beside(&connection.table, identity, columns))
     }
 
     async fn tiny_tokens(connection: &mut Connection) -> Result<Option<Vec<TinyToken>>, Failure> {

@@ -195,11 +195,12 @@ impl Dialect for Postgres {
     }
 
     async fn beside(connection: &mut Connection) -> Result<Beside, Failure> {
+        let identity = connection.identity().await?;
         let (schema, _) = &connection.table.place;
         let found = connection.rows(&sql::columns_of(), &[(schema, Type::TEXT)]).await?;
         let columns = found.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?)));
         let columns: Vec<_> = columns.collect::<Result<_, Error>>().map_err(lost)?;
-        Ok(beside(&connection.table, columns.into_iter()))
+        Ok(beside(&connection.table, identity, columns.into_iter()))
     }
 
     async fn tiny_tokens(connection: &mut Connection) -> Result<Option<Vec<TinyToken>>, Failure> {
