@@ -1,8 +1,9 @@
 //! Who is let in: the tokens that count now, their limits, and TLS. Every front asks here.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use tokio_rustls::rustls::ServerConfig;
@@ -30,6 +31,8 @@ struct Current {
     tls: Option<ServerTls>,
     /// One for each token, in their order.
     limits: Vec<Arc<IdLimit>>,
+    /// By the token's name: those, and of tokens that are gone those that a connected client has.
+    buckets: HashMap<String, Weak<IdLimit>>,
 }
 
 /// A client that may use the server.
@@ -167,23 +170,22 @@ impl AccessRules {
 }
 
 impl Current {
-    /// A token that keeps its name keeps its bucket, so that connections of before and after share one.
+    /// A token that keeps its name keeps its bucket, so that connections of before and after share one; so does one that was gone
+    /// meanwhile, as long as a client of before is connected.
     fn new(tokens: Tokens, tls: Option<ServerTls>, before: Option<&Self>) -> Self {
-        let limit = |name: &str, ids_per_second: u64| {
-            let known = before.and_then(|before| {
-                let place = before.tokens.each().iter().position(|token| token.name == name)?;
-                before.limits.get(place)
-            });
-            match known {
-                Some(limit) => {
-                    limit.set(ids_per_second);
-                    Arc::clone(limit)
-                }
-                None => Arc::new(IdLimit::new(ids_per_second)),
+        let mut buckets = before.map(|before| before.buckets.clone()).unwrap_or_default();
+        let mut limit = |name: &str, ids_per_second: u64| {
+            if let Some(known) = buckets.get(name).and_then(Weak::upgrade) {
+                known.set(ids_per_second);
+                return known;
             }
+            let made = Arc::new(IdLimit::new(ids_per_second));
+            buckets.insert(name.to_owned(), Arc::downgrade(&made));
+            made
         };
         let limits = tokens.each().iter().map(|token| limit(&token.name, token.ids_per_second)).collect();
-        Self { tokens, tls, limits }
+        buckets.retain(|_, bucket| bucket.strong_count() > 0);
+        Self { tokens, tls, limits, buckets }
     }
 }
 
@@ -205,6 +207,19 @@ mod tests {
         assert!(Arc::ptr_eq(&before, &after) && before.ids_per_second() == 20);
         rules.replace(Tokens::of("other"), None);
         assert!(limit(&rules, "new").is_none() && limit(&rules, "other").is_some());
+    }
+
+    #[test]
+    fn a_token_that_was_gone_for_one_reload_limits_clients_of_before_as_well() {
+        let file = |most: u32| {
+            Tokens::parse(&format!("[token.a]\nsecrets = [\"x\"]\nids_per_second = {most}")).unwrap()
+        };
+        let rules = AccessRules::new(file(10), None);
+        let before = limit(&rules, "x").unwrap();
+        rules.replace(Tokens::of("other"), None);
+        rules.replace(file(20), None);
+        assert_eq!(before.ids_per_second(), 20, "a client that stayed connected has the limit of before");
+        assert!(Arc::ptr_eq(&before, &limit(&rules, "x").unwrap()), "clients of one token have two buckets");
     }
 
     #[test]
