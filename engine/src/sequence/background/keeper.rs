@@ -67,7 +67,7 @@ impl Keeper {
             self.look_at_names(boot);
         }
         if boot.saturating_sub(self.swept) >= SWEEP {
-            // Not all of them where more came meanwhile than leave at once.
+            // A full sweep left some behind: the next one is a second later.
             self.swept = if self.sweep() < MOST_SWEPT { boot } else { boot + EVERY - SWEEP };
         }
         let next = next.unwrap_or(u64::MAX).min(self.looked + EVERY);

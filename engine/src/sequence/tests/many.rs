@@ -363,7 +363,7 @@ fn neighbours_are_of_one_grant_whatever_the_largest_step_is() {
     assert_eq!(first, [1, 1_001]);
 }
 
-/// Who tries names that nobody created leaves nothing behind: as many as come in a second leave the table in one.
+/// A client that tries names without a row leaves nothing behind: as many as come in a second leave the table in one.
 #[test]
 fn names_that_were_only_tried_leave_the_table_as_fast_as_they_came() {
     let (world, clock) = (World::new(), clock());

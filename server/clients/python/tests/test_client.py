@@ -464,7 +464,7 @@ class Cancelled(Stories):
 
         peer = client.in_loop(cancel())
         calling = self.begin(client.next)
-        peer.send(frames.welcome(peer.hello().request_id, fake.cluster))
+        fake.welcome(peer)
         peer.answer(5)
         self.assertEqual(calling.result(PATIENCE), 5)
 
@@ -473,7 +473,7 @@ class Cancelled(Stories):
         client = self.client(fake.address)
 
         def serve(peer):
-            peer.send(frames.welcome(peer.hello().request_id, fake.cluster))
+            fake.welcome(peer)
             peer.answer(5)
 
         async def cancel():

@@ -123,8 +123,12 @@ class Fake:
     def greet(self, **limits: int) -> Peer:
         """The next connection, greeted."""
         peer = self.accept()
-        peer.send(frames.welcome(peer.hello().request_id, self.cluster, **limits))
+        self.welcome(peer, **limits)
         return peer
+
+    def welcome(self, peer: Peer, **limits: int) -> None:
+        """Answers its HELLO."""
+        peer.send(frames.welcome(peer.hello().request_id, self.cluster, **limits))
 
     def has_caller(self) -> bool:
         """Whether somebody knocks."""

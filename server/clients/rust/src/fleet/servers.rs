@@ -3,8 +3,8 @@
 //! # Invariants
 //! - I1 every link is of the cluster of the first one;
 //! - I2 one dial at a time, whatever the number of callers; those that waited for it share its outcome. It belongs to none of
-//!   them: a caller that gives up, or that nobody polls, leaves it to the others. Besides it one may try whether the first
-//!   choice is there again;
+//!   them: a caller that gives up, or whose future is polled no more, leaves it to the others. Besides it one may try whether
+//!   the first choice is there again;
 //! - I3 when a server turns out to be of another cluster, what is held of before is void before any caller is told;
 //! - I4 a close ends every link that has not ended, also one that was left with calls in flight, the search for another one,
 //!   and the pause before a call is repeated. What is held is dropped.

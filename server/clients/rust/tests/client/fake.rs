@@ -101,6 +101,16 @@ impl Fake {
         let (client, peer) = tokio::join!(Client::connect(self.addr, options), self.greet());
         (client.unwrap(), peer)
     }
+
+    /// A client that has lost its connection to this server.
+    pub(crate) async fn lost_by(&self, options: Options) -> Client {
+        let (client, peer) = self.pair(options).await;
+        drop(peer);
+        while client.is_connected() {
+            tokio::task::yield_now().await;
+        }
+        client
+    }
 }
 
 /// Two servers and a client that begins at the one that is called `a` here: which of them that is, the client draws.

@@ -215,12 +215,7 @@ async fn a_server_that_comes_back_within_the_rounds_allowed_is_waited_for() {
 #[tokio::test]
 async fn many_callers_share_one_failed_dial() {
     let fake = Fake::start(1).await;
-    let (client, peer) = fake.pair(quick().reconnect_rounds(1)).await;
-    drop(peer);
-    // Until the client knows that its connection is gone.
-    while client.is_connected() {
-        tokio::task::yield_now().await;
-    }
+    let client = fake.lost_by(quick().reconnect_rounds(1)).await;
     let calls: Vec<_> = (0..20)
         .map(|_| {
             let client = client.clone();
@@ -238,11 +233,7 @@ async fn many_callers_share_one_failed_dial() {
 #[tokio::test]
 async fn a_caller_that_gives_up_leaves_the_dial_to_those_that_wait_for_it() {
     let fake = Fake::start(1).await;
-    let (client, peer) = fake.pair(quick()).await;
-    drop(peer);
-    while client.is_connected() {
-        tokio::task::yield_now().await;
-    }
+    let client = fake.lost_by(quick()).await;
     let [first, second] = [(); 2].map(|()| {
         let client = client.clone();
         tokio::spawn(async move { client.next(Order::Any).await })
@@ -260,11 +251,7 @@ async fn a_caller_that_gives_up_leaves_the_dial_to_those_that_wait_for_it() {
 #[tokio::test]
 async fn callers_with_less_patience_than_a_dial_takes_get_a_connection_all_the_same() {
     let fake = Fake::start(1).await;
-    let (client, peer) = fake.pair(quick()).await;
-    drop(peer);
-    while client.is_connected() {
-        tokio::task::yield_now().await;
-    }
+    let client = fake.lost_by(quick()).await;
     let server = async {
         let mut dialed = fake.accept().await;
         let (request_id, _) = dialed.hello().await;
@@ -288,11 +275,7 @@ async fn callers_with_less_patience_than_a_dial_takes_get_a_connection_all_the_s
 #[tokio::test]
 async fn a_call_that_nobody_polls_holds_up_no_other() {
     let fake = Fake::start(1).await;
-    let (client, peer) = fake.pair(quick()).await;
-    drop(peer);
-    while client.is_connected() {
-        tokio::task::yield_now().await;
-    }
+    let client = fake.lost_by(quick()).await;
     // As of a `select!` whose other branch asks a second time, because the first one takes so long.
     let mut first = Box::pin(client.next(Order::Any));
     assert!(tokio::time::timeout(Duration::from_millis(1), &mut first).await.is_err());
@@ -305,29 +288,21 @@ async fn a_call_that_nobody_polls_holds_up_no_other() {
 #[tokio::test]
 async fn a_search_ends_when_the_last_client_is_dropped() {
     let fake = Fake::start(1).await;
-    let (client, peer) = fake.pair(quick()).await;
-    drop(peer);
-    while client.is_connected() {
-        tokio::task::yield_now().await;
-    }
+    let client = fake.lost_by(quick()).await;
     assert!(tokio::time::timeout(Duration::from_millis(1), client.next(Order::Any)).await.is_err());
     let dialed = fake.accept().await;
     drop(client);
     // The search would go on with the next round.
     drop(dialed);
     tokio::time::sleep(Duration::from_millis(300)).await;
-    assert!(!fake.has_caller().await, "it looks for a server that nobody wants");
+    assert!(!fake.has_caller().await, "the search goes on without a client");
 }
 
 #[tokio::test]
 async fn closing_ends_the_search_for_a_server_and_tells_all_that_wait_for_it() {
     let fake = Fake::start(1).await;
     // Nothing else would end it.
-    let (client, peer) = fake.pair(quick().connect_timeout(Duration::from_hours(1))).await;
-    drop(peer);
-    while client.is_connected() {
-        tokio::task::yield_now().await;
-    }
+    let client = fake.lost_by(quick().connect_timeout(Duration::from_hours(1))).await;
     let calls: Vec<_> = (0..3)
         .map(|_| {
             let client = client.clone();

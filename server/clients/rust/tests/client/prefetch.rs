@@ -237,9 +237,7 @@ impl Subscriber for Panics {
 #[tokio::test]
 async fn a_refill_that_panics_is_one_that_failed_and_the_next_one_comes_all_the_same() {
     let fake = Fake::start(1).await;
-    let (client, peer) = fake.pair(quick().reconnect_rounds(1)).await;
-    drop(peer);
-    until(|| !client.is_connected()).await;
+    let client = fake.lost_by(quick().reconnect_rounds(1)).await;
     // So long that a busy machine has two dials fail meanwhile.
     let source = client.prefetch(patient().wait(Duration::from_secs(2)).ahead(20, 20)).unwrap();
     let mut ids = source.ids();

@@ -119,10 +119,9 @@ pub(super) async fn connect(
          innodb_lock_wait_timeout = {lock}, lock_wait_timeout = {lock}{limit}"
     );
     conn.query_drop(session).await.map_err(|error| denied(&error))?;
-    let (table, schema, engine) = look(&mut conn, options).await?;
+    let (table, engine) = look(&mut conn, options).await?;
     let expression = identity_expression(&mut conn, &variables).await;
-    let store_name = format!("{}.{}", quoted(&schema), quoted("xuid_store"));
-    let sql = Statements::new(&table, store_name, expression);
+    let sql = Statements::new(&table, store_name(&table), expression);
     let mut connection = Connection { conn, table, sql };
     let identity = connection.identity().await.map_err(|failure| match failure {
         Failure::Said { why, is_refusal: true, .. } => refused(why),
@@ -212,8 +211,13 @@ fn checks(variables: &Variables, engine: String) -> Vec<Check> {
     checks
 }
 
-/// Looks at the table; it, its schema and its engine.
-async fn look(conn: &mut Conn, options: &DatabaseOptions) -> Result<(FoundTable, String, String), Denied> {
+/// Where the identity of the table's schema is written.
+fn store_name(table: &FoundTable) -> String {
+    format!("{}.{}", quoted(&table.place.0), quoted("xuid_store"))
+}
+
+/// Looks at the table; it and its engine.
+async fn look(conn: &mut Conn, options: &DatabaseOptions) -> Result<(FoundTable, String), Denied> {
     let shape = options.table.shape;
     let (schema, name) = options.table.parts();
     let of_schema = schema.map_or("DATABASE()".to_owned(), literal);
@@ -247,9 +251,9 @@ async fn look(conn: &mut Conn, options: &DatabaseOptions) -> Result<(FoundTable,
     );
     let has_unique_key = !rows(conn, &unique).await?.is_empty();
     let table = format!("{}.{}", quoted(&schema), quoted(&name));
-    let table = FoundTable { shape, place: (schema.clone(), name), table, columns };
+    let table = FoundTable { shape, place: (schema, name), table, columns };
     table.check(shown, has_unique_key).map_err(refused)?;
-    Ok((table, schema, engine))
+    Ok((table, engine))
 }
 
 fn column(row: &Row) -> (String, FoundColumn) {
@@ -282,9 +286,9 @@ pub(super) async fn make_tables(url: &str, options: &DatabaseOptions) -> Result<
         let table = schema.map(|schema| quoted(schema) + ".").unwrap_or_default() + &quoted(name);
         make(&mut conn, schema, name, &sql::make_sequences(&table), &mut made).await?;
     }
-    let (_, schema, _) = look(&mut conn, options).await?;
-    let store = format!("{}.{}", quoted(&schema), quoted("xuid_store"));
-    make(&mut conn, Some(&schema), "xuid_store", &sql::make_store(&store), &mut made).await?;
+    let (table, _) = look(&mut conn, options).await?;
+    let statement = sql::make_store(&store_name(&table));
+    make(&mut conn, Some(&table.place.0), "xuid_store", &statement, &mut made).await?;
     Ok(made)
 }
 
@@ -296,11 +300,7 @@ async fn make(
     made: &mut Vec<String>,
 ) -> Result<(), Denied> {
     let of_schema = schema.map_or("DATABASE()".to_owned(), literal);
-    let there = format!(
-        "SELECT 1 FROM information_schema.tables WHERE table_schema = {of_schema} AND table_name = {}",
-        literal(name)
-    );
-    if rows(conn, &there).await?.is_empty() {
+    if rows(conn, &sql::find_table(&of_schema, name)).await?.is_empty() {
         let failed = |error| refused(format!("failed to make {name}: {}", said(&error)));
         conn.query_drop(statement).await.map_err(failed)?;
         made.push(name.to_owned());

@@ -72,7 +72,7 @@ impl Connection {
 
     /// Which store it is, and what `xuid_store` says of it.
     pub(super) async fn identity(&mut self) -> Result<Identity, Failure> {
-        let found = self.rows(&self.sql.find_store_table()).await?;
+        let found = self.rows(&sql::find_table(&sql::literal(&self.table.place.0), "xuid_store")).await?;
         self.sql.has_store_table(!found.is_empty());
         let identity = self.rows(&self.sql.identity.clone()).await?;
         read_identity(&identity)

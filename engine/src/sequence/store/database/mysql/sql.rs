@@ -38,6 +38,14 @@ pub(super) fn literal(text: &str) -> String {
     literal + "'"
 }
 
+/// One row if there is that table in a schema, which is an expression, and it may be read.
+pub(super) fn find_table(of_schema: &str, name: &str) -> String {
+    format!(
+        "SELECT 1 FROM information_schema.tables WHERE table_schema = {of_schema} AND table_name = {}",
+        literal(name)
+    )
+}
+
 /// Tables of a schema and their columns, as far as they are known.
 pub(super) fn columns_of(schema: &str) -> String {
     format!(
@@ -163,17 +171,6 @@ impl Statements {
 
     pub(super) fn is_store_table_there(&self) -> bool {
         self.is_store_table_there
-    }
-
-    /// One row if there is a store table and it may be read.
-    pub(super) fn find_store_table(&self) -> String {
-        let (schema, table) = self.store_name.split_once("`.`").unwrap_or_default();
-        let part = |part: &str| literal(&part.trim_matches('`').replace("``", "`"));
-        format!(
-            "SELECT 1 FROM information_schema.tables WHERE table_schema = {} AND table_name = {}",
-            part(schema),
-            part(table)
-        )
     }
 
     /// Reads the written identity with each transaction, or not.

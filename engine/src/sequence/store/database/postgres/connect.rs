@@ -87,9 +87,8 @@ pub(super) async fn connect(
     options: &DatabaseOptions,
 ) -> Result<(Connection, Report), Denied> {
     let (client, driver, notices, settings) = reach(url, options).await?;
-    let (table, schema, is_logged) = look(&client, options).await?;
-    let store_name = format!("{}.{}", quoted(&schema), quoted("xuid_store"));
-    let sql = Statements::new(&table, store_name, options);
+    let (table, is_logged) = look(&client, options).await?;
+    let sql = Statements::new(&table, store_name(&table), options);
     let mut connection = Connection { client, driver, notices, table, sql };
     let identity = connection.identity().await.map_err(|failure| match failure {
         Failure::Said { why, is_refusal: true, .. } => refused(why),
@@ -127,8 +126,13 @@ fn on(setting: &'static str, value: String) -> Check {
     }
 }
 
-/// Looks at the table; it, its schema, and whether a crash leaves it as it is.
-async fn look(client: &Client, options: &DatabaseOptions) -> Result<(FoundTable, String, bool), Denied> {
+/// Where the identity of the table's schema is written.
+fn store_name(table: &FoundTable) -> String {
+    format!("{}.{}", quoted(&table.place.0), quoted("xuid_store"))
+}
+
+/// Looks at the table; it, and whether a crash leaves it as it is.
+async fn look(client: &Client, options: &DatabaseOptions) -> Result<(FoundTable, bool), Denied> {
     let shape = options.table.shape;
     let (schema, name) = options.table.parts();
     let wanted = schema.map(|schema| format!("{}.", quoted(schema))).unwrap_or_default() + &quoted(name);
@@ -162,9 +166,9 @@ async fn look(client: &Client, options: &DatabaseOptions) -> Result<(FoundTable,
     let columns = columns.iter().map(column).collect::<Result<BTreeMap<_, _>, Error>>();
     let columns = columns.map_err(|error| denied(&error))?;
     let table = format!("{}.{}", quoted(&schema), quoted(&name));
-    let table = FoundTable { shape, place: (schema.clone(), name), table, columns };
+    let table = FoundTable { shape, place: (schema, name), table, columns };
     table.check(shown, has_unique_key).map_err(refused)?;
-    Ok((table, schema, persistence == "p"))
+    Ok((table, persistence == "p"))
 }
 
 fn column(row: &Row) -> Result<(String, FoundColumn), Error> {
@@ -220,8 +224,8 @@ async fn make(client: &Client, options: &DatabaseOptions) -> Result<Vec<String>,
         let table = format!("{prefix}{}", quoted(name));
         exec(sql::make_sequences(&table), &table).await?;
     }
-    let (_, schema, _) = look(client, options).await?;
-    let store = format!("{}.{}", quoted(&schema), quoted("xuid_store"));
+    let (table, _) = look(client, options).await?;
+    let store = store_name(&table);
     exec(sql::make_store(&store), &store).await?;
     Ok(made)
 }

@@ -100,6 +100,7 @@ public final class Refiller implements Runnable {
         }
         pool.lock.unlock();
         try {
+            // Without an iterator, for which there may be no memory: each of them is counted as in flight.
             for (int at = 0; at < refills.size(); at++) {
                 ask(refills.get(at));
             }
