@@ -1,6 +1,7 @@
 //! `xuid next`.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -17,6 +18,9 @@ use crate::text::stdout::Printer;
 
 /// Ids of one request: some ten milliseconds of one worker's ids, so that a long list comes steadily.
 const PIECE: u32 = 32_768;
+
+/// The shortest idle time of a server (`idle`).
+const LEAST_IDLE: Duration = Duration::from_secs(1);
 
 /// `xuid next`.
 #[derive(Debug, clap::Args)]
@@ -96,14 +100,15 @@ pub(super) struct Source {
     /// The server of the connection.
     at: usize,
     connection: Connection,
-    /// Whether this connection has answered: one that ends before it does is not made again.
+    /// Whether this connection has answered, or was made long ago: one that ends sooner is not made again.
     answered: bool,
+    made: Instant,
 }
 
 impl Source {
     pub(super) async fn connect(servers: Vec<String>, tls: Option<Arc<ClientConfig>>) -> Result<Self> {
         let (at, connection) = reach(&servers, 0, tls.as_ref()).await?;
-        Ok(Self { servers, tls, at, connection, answered: false })
+        Ok(Self { servers, tls, at, connection, answered: false, made: Instant::now() })
     }
 
     /// The connection, for a question that is asked once.
@@ -153,10 +158,15 @@ impl Source {
                     self.answered = true;
                     return Ok(answer);
                 }
-                Err(error) if self.answered && error.is::<Ended>() => self.reconnect().await?,
+                Err(error) if self.may_have_been_idle() && error.is::<Ended>() => self.reconnect().await?,
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Whether it ended for that, and not since the server serves nobody. No server has a shorter idle time.
+    fn may_have_been_idle(&self) -> bool {
+        self.answered || self.made.elapsed() >= LEAST_IDLE
     }
 
     async fn reconnect(&mut self) -> Result<()> {
@@ -168,7 +178,7 @@ impl Source {
                 "{old} was of cluster {before} and {new} is of cluster {now}: ids of two clusters may be equal"
             );
         }
-        (self.at, self.connection, self.answered) = (at, connection, false);
+        (self.at, self.connection, self.answered, self.made) = (at, connection, false, Instant::now());
         Ok(())
     }
 }

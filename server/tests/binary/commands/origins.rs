@@ -68,3 +68,30 @@ fn what_cannot_be_read_of_where_an_id_came_from_is_told() {
         assert!(output.status.success() && said.contains(&format!("{name} in {data}: ")), "{output:?}");
     }
 }
+
+#[test]
+fn a_server_that_is_asked_late_for_the_first_time_is_connected_to_again() {
+    let home = tempfile::tempdir().unwrap();
+    let servers = [(); 2].map(|()| Server::start(home.path(), &["--idle", "1s"], &[]));
+    let [one, other] = servers.each_ref().map(|server| server.addr.to_string());
+    let issued = stdout(&run(&["next", "--server", &one]));
+    let ids = home.path().join("ids");
+    // Of all but the last one the first server says that they were not issued, so the second one is not asked.
+    std::fs::write(&ids, "4194304\n".repeat(5_000) + &issued).unwrap();
+    let mut command = xuid(&["provenance", "-", "--server", &one, "--server", &other]);
+    let piped =
+        command.stdin(std::fs::File::open(&ids).unwrap()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = piped.spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut all = String::new();
+    out.read_line(&mut all).unwrap();
+    assert!(all.contains("not issued"), "{all}");
+    let is_gone = |line: &str| line == "xuid_connections_open 0";
+    for server in &servers {
+        until("a server has ended the connection", || get(server.admin, "/metrics").1.lines().any(is_gone));
+    }
+    out.read_to_string(&mut all).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    assert_eq!(all.lines().count(), 5_001);
+}

@@ -228,3 +228,26 @@ fn names_that_are_tried_without_waiting_count_as_looked_up_in_vain() {
     let names = home.server.sequences.as_ref().unwrap().all.stats().names;
     assert!(names < 5_000, "{names} names of one connection, which may look up 100 a second");
 }
+
+/// Nor is who waits for less than a look-up takes: the wait is over before anybody knows that there is no such name.
+#[test]
+fn names_that_are_tried_with_too_short_a_wait_count_as_looked_up_in_vain() {
+    let home = Home::with_sequences(Tokens::default());
+    let mut talk = Talk::greeted(Arc::clone(&home.server));
+    let begun = Instant::now();
+    // Longer than a second: of 100 names that are not there the process is told in each, and those count by themselves.
+    for round in (0..).take_while(|_| begun.elapsed() < Duration::from_millis(2_500)) {
+        let tries = frame(|out| {
+            for at in 0..100 {
+                let none = format!("none-{round}-{at}");
+                let wait = Duration::from_millis(1);
+                request_seq_array(out, at, SeqBulk::new(name(&none), 1, Order::Ordered, wait));
+            }
+        });
+        talk.send(&tries);
+        talk.settle();
+        assert!(talk.replies().iter().all(|(_, said)| matches!(said, Said::Error(_))));
+    }
+    let names = home.server.sequences.as_ref().unwrap().all.stats().names;
+    assert!(names < 1_500, "{names} names of one connection, which may look up 100 a second");
+}
