@@ -18,6 +18,7 @@ use super::named::{Named, Queued, State};
 use super::named_table::NamedTable;
 use super::own_threads::OwnThreads;
 use super::reply::{Question, Reply};
+use super::untold::UntoldNames;
 use crate::clock::{Clock, Reading, SECOND, Supervisor, Thresholds};
 use crate::sequence::chain::line::Waiter;
 use crate::sequence::chain::span::total;
@@ -38,6 +39,7 @@ use crate::tiers::limits::Limits;
 pub(crate) struct Hub {
     pub(crate) config: SequenceConfig,
     pub(crate) names: NamedTable,
+    untold: UntoldNames,
     pub(crate) clock: Arc<dyn Clock>,
     /// Zero in a forked child.
     alive: GenerationWord,
@@ -96,6 +98,7 @@ impl Hub {
     pub(crate) fn new(config: SequenceConfig, clock: Arc<dyn Clock>) -> std::io::Result<Arc<Self>> {
         let first = clock.read();
         Ok(Arc::new(Self {
+            untold: UntoldNames::new(config.limit),
             config,
             names: NamedTable::new(),
             alive: GenerationWord::new()?,
@@ -158,7 +161,12 @@ impl Hub {
             let word =
                 lock(&self.words).take().map_err(|_| SequenceError::overloaded(Duration::from_secs(1)))?;
             let is_strict = self.config.strict.iter().any(|pattern| pattern.fits(name.as_str()));
-            Ok(Named::new(name.clone(), GenerationWord::of(word), is_strict))
+            let named = Named::new(name.clone(), GenerationWord::of(word), is_strict);
+            if !self.names.remembers(name) {
+                let untold = self.untold.take();
+                named.lock().untold = Some(untold.ok_or(SequenceError::overloaded(Duration::from_secs(1)))?);
+            }
+            Ok(named)
         })
     }
 

@@ -11,3 +11,4 @@ mod reports;
 pub(crate) mod retry;
 pub(crate) mod take;
 pub(crate) mod threads;
+pub(crate) mod untold;

@@ -15,6 +15,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use super::retry::Retry;
+use super::untold::Untold;
 use crate::sequence::chain::held::Chain;
 use crate::sequence::chain::line::{Line, Waiter, Wakers, joined};
 use crate::sequence::chain::pace::{Holding, Pace, Want};
@@ -68,6 +69,8 @@ pub(crate) struct State {
     pub(crate) retry: Retry,
     /// The outcome of the last ask is not known: the least is asked for.
     pub(crate) in_doubt: bool,
+    /// As long as the store told nothing of it, or that it is not there.
+    pub(crate) untold: Option<Untold>,
     pub(crate) books: Books,
 }
 
@@ -194,6 +197,7 @@ impl Named {
     pub(crate) fn learn(&self, state: &mut State, settings: SequenceSettings) -> bool {
         let was_strict = self.is_strict(state);
         state.settings = Some(settings);
+        state.untold = None;
         let has_runs = settings.increment == 1 && !self.is_strict(state);
         self.has_runs.store(has_runs, Ordering::Relaxed);
         if was_strict || !self.holds_nothing(state) {

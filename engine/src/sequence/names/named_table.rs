@@ -237,6 +237,12 @@ impl NamedTable {
         self.forgotten(&lock(&self.rests), name).is_some()
     }
 
+    /// Whether anything is kept of a name that is not in the table.
+    pub(crate) fn remembers(&self, name: &SequenceName) -> bool {
+        let rests = lock(&self.rests);
+        rests.by_name.contains_key(name) || self.forgotten(&rests, name).is_some()
+    }
+
     fn forgotten(&self, rests: &Rests, name: &SequenceName) -> Option<Forgotten> {
         if rests.forgotten.is_empty() {
             None

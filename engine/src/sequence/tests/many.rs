@@ -384,3 +384,29 @@ fn names_that_were_only_tried_leave_the_table_as_fast_as_they_came() {
     let left = sequences.stats().names;
     assert!(left <= 1_000, "{left} of 60,000 names are in the table 20 s later, which has room for 1,000");
 }
+
+/// Also while the store is away, and nothing that was tried can leave.
+#[test]
+fn names_of_which_nothing_is_known_are_bounded_and_keep_none_out_that_was_there() {
+    let (world, clock) = (World::new(), clock());
+    world.create("a", SequenceSettings::default());
+    let builder = world.builder().limit(1).idle(Duration::from_secs(1)).clock(clock.clone());
+    let (sequences, _, mut teller, mut keeper) = builder.parts_for_test(7).unwrap();
+    let issued = next(&sequence(&sequences, "a"), || teller.turn_now());
+    let mut leave = || {
+        for _ in 0..50 {
+            clock.pass(Duration::from_secs(20));
+            keeper.turn();
+            teller.turn_now();
+        }
+        assert_eq!(sequences.stats().names, 0);
+    };
+    leave();
+    let tried: Vec<_> = (0..100_000).map(|number| sequence(&sequences, &format!("n{number}"))).collect();
+    let refused = sequences.sequence(&named("one-more")).unwrap_err();
+    assert_eq!(refused.kind(), SequenceErrorKind::Overloaded);
+    assert_eq!(sequence(&sequences, "a").try_next_ordered().unwrap(), issued + 1);
+    drop(tried);
+    leave();
+    sequence(&sequences, "one-more");
+}
