@@ -1,10 +1,11 @@
 //! `xuid next`.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
+use tokio::time::Instant;
 use tokio_rustls::rustls::ClientConfig;
 use xuid_engine::Id;
 use xuid_protocol::{ClusterId, Order, SequenceName};
