@@ -66,7 +66,7 @@ impl SequenceWaste {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum NameState {
-    /// No call of this process asked for it.
+    /// No call of this process asked for it, or none did for long, so that its figures begin anew.
     #[default]
     Unused,
     /// Ids are held, or the store was not asked yet.

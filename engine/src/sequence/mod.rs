@@ -42,6 +42,7 @@ pub use figures::{
 pub use leftovers::file::marks_left_in;
 pub use name::{MOST_NAME_BYTES, NameError, SequenceName};
 pub use names::reply::Reply;
+pub use names::untold::UntoldNames;
 pub use numbers::{Demand, MOST_IDS, Numbers, NumbersIter};
 pub use pattern::NamePattern;
 pub use settings::BuildSequencesError;

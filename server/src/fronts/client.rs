@@ -126,17 +126,8 @@ impl Client {
             }
             Err(error) => {
                 self.allowance.give_back(charged);
-                self.got_no_numbers(sequence.name());
                 Err(of_numbers(error, sequence.name()))
             }
-        }
-    }
-
-    /// Numbers of a name did not come, and nobody is told whether there is such a name. The process remembers for a while that
-    /// it was tried.
-    pub(crate) fn got_no_numbers(&mut self, name: &SequenceName) {
-        if self.server.sequences.as_ref().is_some_and(|all| !all.knows(name)) {
-            self.names.was_unknown();
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use xuid_engine::sequence::store::{Alteration, NewLast};
 use xuid_engine::sequence::{
-    Sequence, SequenceError, SequenceErrorKind, SequenceInfo, SequenceName, Sequences,
+    Sequence, SequenceError, SequenceErrorKind, SequenceInfo, SequenceName, Sequences, UntoldNames,
 };
 use xuid_protocol::{LIST_MAX, Refusal, Status};
 
@@ -20,12 +20,17 @@ const REMEMBERED: usize = 8;
 /// Names that the store did not have for which one connection may have it asked in a second.
 const UNKNOWN_A_SECOND: u32 = 100;
 
+/// Names of one connection of which the store has told nothing yet, or that they are not there. The server remembers each for a
+/// while.
+const MOST_UNTOLD: usize = 4_096;
+
 /// What a connection knows of names.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     /// The last one first.
     remembered: Vec<Sequence>,
     unknown: UnknownNames,
+    untold: Option<UntoldNames>,
 }
 
 impl Names {
@@ -52,7 +57,18 @@ impl Names {
             return Ok(known.clone());
         }
         self.check_look_up(sequences, name)?;
-        let sequence = sequences.all.sequence(name).map_err(|error| refusals::of_numbers(error, name))?;
+        let untold = self.untold.get_or_insert_with(|| UntoldNames::new(MOST_UNTOLD));
+        let sequence = sequences.all.sequence_within(name, untold).map_err(|error| {
+            let mut refusal = refusals::of_numbers(error, name);
+            if error.kind() == SequenceErrorKind::Overloaded && untold.is_full() {
+                refusal.text = format!(
+                    "this connection asked for {MOST_UNTOLD} names of which the store has told nothing yet, or that it does not \
+                     have: create them first, or ask for others when it has answered"
+                )
+                .into();
+            }
+            refusal
+        })?;
         if sequences.knows(name) {
             self.remember(sequence.clone());
         }

@@ -138,8 +138,7 @@ impl SequencesBuilder {
     }
 
     /// Of how many unused names numbers are kept in memory. Where there are so many, what one more held is wasted when it is not
-    /// used any more. Names in use are not bounded. Of names that the store told nothing of yet, or that it does not have, there are so
-    /// many at most, or 100,000: more are [`Overloaded`](super::error::SequenceErrorKind::Overloaded).
+    /// used any more. Names in use are not bounded.
     /// Defaults to 1,000,000.
     pub fn limit(mut self, names: usize) -> Self {
         self.config.limit = names;

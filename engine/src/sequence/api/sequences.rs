@@ -10,6 +10,7 @@ use crate::sequence::names::control::Control;
 use crate::sequence::names::hub::Hub;
 use crate::sequence::names::reply::Reply;
 use crate::sequence::names::threads;
+use crate::sequence::names::untold::UntoldNames;
 use crate::sequence::store::{Alteration, NewSequence};
 use crate::sys::deferred_log;
 
@@ -74,7 +75,20 @@ impl Sequences {
     /// # Errors
     /// [`SequenceError`] after a stop and in a forked child.
     pub fn sequence(&self, name: &SequenceName) -> Result<Sequence, SequenceError> {
-        Ok(Sequence::new(self.hub.clone(), self.hub.named(name)?))
+        Ok(Sequence::new(self.hub.clone(), self.hub.named(name, None)?))
+    }
+
+    /// The same for a stranger, who may bring up so many names of which the store has told nothing. All of them together may bring up
+    /// 131,072.
+    ///
+    /// # Errors
+    /// As of [`sequence`](Self::sequence), and [`Overloaded`](crate::sequence::SequenceErrorKind::Overloaded) where there are too many.
+    pub fn sequence_within(
+        &self,
+        name: &SequenceName,
+        names: &UntoldNames,
+    ) -> Result<Sequence, SequenceError> {
+        Ok(Sequence::new(self.hub.clone(), self.hub.named(name, Some(names))?))
     }
 
     /// A sequence as the store and this process know it.

@@ -2,7 +2,7 @@
 
 use super::teller::Teller;
 use crate::sequence::error::ControlError;
-use crate::sequence::figures::SequenceInfo;
+use crate::sequence::figures::{NameFigures, SequenceFigures, SequenceInfo};
 use crate::sequence::name::SequenceName;
 use crate::sequence::names::control::Control;
 use crate::sequence::names::named::Standing;
@@ -135,9 +135,15 @@ impl Teller {
 
     fn info(&self, row: Row) -> SequenceInfo {
         let boot = self.hub.clock.read().boot;
-        let here = self.hub.names.find(&row.name);
         let trouble = self.hub.trouble();
-        let here = here.map(|named| named.figures(&named.lock(), boot, trouble)).unwrap_or_default();
+        let here = match self.hub.names.find(&row.name) {
+            Some(named) => named.figures(&named.lock(), boot, trouble),
+            None => {
+                let held = self.hub.names.kept_of(&row.name);
+                let figures = SequenceFigures { held, ..SequenceFigures::default() };
+                NameFigures { figures, ..NameFigures::default() }
+            }
+        };
         SequenceInfo { row, here, store: self.store.describe() }
     }
 }

@@ -35,6 +35,9 @@ use crate::sys::guards::Guard;
 use crate::sys::wake::Wake;
 use crate::tiers::limits::Limits;
 
+/// Names of which nothing is known that strangers may bring up, all together.
+const MOST_UNTOLD: usize = 131_072;
+
 /// What is shared.
 pub(crate) struct Hub {
     pub(crate) config: SequenceConfig,
@@ -98,7 +101,7 @@ impl Hub {
     pub(crate) fn new(config: SequenceConfig, clock: Arc<dyn Clock>) -> std::io::Result<Arc<Self>> {
         let first = clock.read();
         Ok(Arc::new(Self {
-            untold: UntoldNames::new(config.limit),
+            untold: UntoldNames::new(MOST_UNTOLD),
             config,
             names: NamedTable::new(),
             alive: GenerationWord::new()?,
@@ -151,21 +154,28 @@ impl Hub {
         }
     }
 
-    /// The entry of a name.
-    pub(crate) fn named(&self, name: &SequenceName) -> Result<Arc<Named>, SequenceError> {
+    /// The entry of a name. One of which nothing is known takes a place of these, if a stranger brought it up.
+    pub(crate) fn named(
+        &self,
+        name: &SequenceName,
+        within: Option<&UntoldNames>,
+    ) -> Result<Arc<Named>, SequenceError> {
+        let later = || SequenceError::overloaded(Duration::from_secs(1));
         self.check_open()?;
-        self.threads.begin().map_err(|_| SequenceError::overloaded(Duration::from_secs(1)))?;
+        self.threads.begin().map_err(|_| later())?;
         // A stop that came in between leaves no thread that would serve the name.
         self.check_open()?;
         self.names.find_or_make(name, || {
-            let word =
-                lock(&self.words).take().map_err(|_| SequenceError::overloaded(Duration::from_secs(1)))?;
+            let places = match within.filter(|_| !self.names.remembers(name)) {
+                Some(within) => {
+                    Some((self.untold.take().ok_or_else(later)?, within.take().ok_or_else(later)?))
+                }
+                None => None,
+            };
+            let word = lock(&self.words).take().map_err(|_| later())?;
             let is_strict = self.config.strict.iter().any(|pattern| pattern.fits(name.as_str()));
             let named = Named::new(name.clone(), GenerationWord::of(word), is_strict);
-            if !self.names.remembers(name) {
-                let untold = self.untold.take();
-                named.lock().untold = Some(untold.ok_or(SequenceError::overloaded(Duration::from_secs(1)))?);
-            }
+            named.lock().untold = places;
             Ok(named)
         })
     }

@@ -69,8 +69,9 @@ pub(crate) struct State {
     pub(crate) retry: Retry,
     /// The outcome of the last ask is not known: the least is asked for.
     pub(crate) in_doubt: bool,
-    /// As long as the store told nothing of it, or that it is not there.
-    pub(crate) untold: Option<Untold>,
+    /// Of one that a stranger brought up, as long as the store told nothing of it, or that it is not there: a place among all of these, and
+    /// one among the stranger's.
+    pub(crate) untold: Option<(Untold, Untold)>,
     pub(crate) books: Books,
 }
 
@@ -405,6 +406,8 @@ impl Named {
     /// do not need is wasted, since a later call must not have it.
     pub(crate) fn deal(&self, state: &mut State, span: Span, upto: u64) -> Wakers {
         let (mut rest, mut wakers) = (Some(span), Wakers::default());
+        // Also where somebody makes the row another one, which is not strict.
+        state.chain.raise_top(span.end());
         while let Some(waiter) = state.line.first().cloned() {
             let asked = waiter.number < upto || !Guard::StrictServesWhoAsked.holds();
             let Some(span) = rest.filter(|_| asked) else { break };
@@ -573,6 +576,18 @@ mod tests {
         let state = named.lock();
         assert_eq!(total(&voided) + state.books.waste.leap + state.chain.loose(), 100);
         state.chain.loose() > 0
+    }
+
+    #[test]
+    fn numbers_below_those_of_a_strict_grant_are_not_for_ordered_calls_once_the_row_is_not_strict() {
+        let named = Named::new(SequenceName::new("a").unwrap(), GenerationWord::new().unwrap(), false);
+        let (state, settings) = (&mut *named.lock(), SequenceSettings::default());
+        named.learn(state, SequenceSettings { strict: true, ..settings });
+        named.deal(state, Span { first: 101, count: 10, increment: 1 }, 0).wake();
+        named.learn(state, settings);
+        named.append(state, Span { first: 51, count: 10, increment: 1 }).wake();
+        named.append(state, Span { first: 111, count: 10, increment: 1 }).wake();
+        assert_eq!((state.chain.in_segments(), state.chain.loose()), (10, 10));
     }
 
     #[test]

@@ -62,6 +62,9 @@ pub(crate) struct NamedTable {
 /// The table of rests gives back what it does not need when it is this much larger than that.
 const ROOMY: usize = 4;
 
+/// So often all names are counted at most, while some leave the table and come back.
+const COUNTS: usize = 4;
+
 /// A table of so few names is left as it is.
 const FEW: usize = 1_024;
 
@@ -79,6 +82,8 @@ struct Rests {
     closed: bool,
     /// Ids that went from there to an entry of the table, which counts them as reclaimed.
     returned: u64,
+    /// How often something went from an entry of the table to here, or back.
+    moves: u64,
 }
 
 impl Rests {
@@ -141,6 +146,7 @@ impl NamedTable {
             let count = total(&rest.spans);
             rests.held -= count;
             rests.returned += count;
+            rests.moves += u64::from(count > 0);
             rests.shrink();
             if let Some(known) = self.forgotten(&rests, &named.name) {
                 rest.ordered_from = rest.ordered_from.max(known.ordered_from);
@@ -243,6 +249,11 @@ impl NamedTable {
         rests.by_name.contains_key(name) || self.forgotten(&rests, name).is_some()
     }
 
+    /// How many ids are kept of a name that is not in the table.
+    pub(crate) fn kept_of(&self, name: &SequenceName) -> u64 {
+        lock(&self.rests).by_name.get(name).map_or(0, |rest| total(&rest.spans))
+    }
+
     fn forgotten(&self, rests: &Rests, name: &SequenceName) -> Option<Forgotten> {
         if rests.forgotten.is_empty() {
             None
@@ -270,9 +281,22 @@ impl NamedTable {
 
     /// All names together, those that left the table included.
     pub(crate) fn totals(&self) -> SequenceFigures {
-        let (mut sum, returned) = {
+        let mut told = self.count_all();
+        for _ in 1..COUNTS {
+            // What left meanwhile may be in neither, and what came back in both.
+            if lock(&self.rests).moves == told.1 {
+                break;
+            }
+            told = self.count_all();
+        }
+        told.0
+    }
+
+    /// The same, and how often something had moved before.
+    fn count_all(&self) -> (SequenceFigures, u64) {
+        let (mut sum, returned, moves) = {
             let rests = lock(&self.rests);
-            (SequenceFigures { held: rests.held, ..rests.gone }, rests.returned)
+            (SequenceFigures { held: rests.held, ..rests.gone }, rests.returned, rests.moves)
         };
         self.each(|named| {
             let figures = named.books(&named.lock());
@@ -280,7 +304,7 @@ impl NamedTable {
             sum.held += figures.held;
         });
         sum.reclaimed = sum.reclaimed.saturating_sub(returned);
-        sum
+        (sum, moves)
     }
 
     /// Takes up to `most` names out of the table that no caller has and that `is_over` says so of. What is left of them is
@@ -313,6 +337,7 @@ impl NamedTable {
         let count = total(&spans);
         let figures = named.books(state);
         let mut rests = lock(&self.rests);
+        rests.moves += 1;
         add(&mut rests.gone, &figures);
         // Also of a name whose row vanished, which is not to be made again. What never was there is not remembered.
         let was_there = count > 0 || state.settings.is_some() || state.mark > 0;
@@ -448,6 +473,39 @@ mod tests {
         assert_eq!((state.chain.in_segments(), state.chain.loose(), state.mark), (5, 10, 11));
         drop(state);
         assert_eq!(table.totals().held, 15);
+    }
+
+    /// What is told of a name that issued six numbers, and leaves the table while all are counted.
+    fn totals_while_a_name_leaves() -> SequenceFigures {
+        let table = &NamedTable::new();
+        let shard = |name: &SequenceName| table.hasher.hash_one(name) % SHARDS as u64;
+        let mut names: Vec<_> = (0..100).map(|n| SequenceName::new(&format!("a{n}")).unwrap()).collect();
+        names.sort_by_key(shard);
+        let (first, last) = (&names[0], &names[99]);
+        assert!(shard(first) < shard(last));
+        let made = |name: &SequenceName| {
+            let make = || Ok::<_, ()>(Named::new(name.clone(), GenerationWord::new().unwrap(), false));
+            table.find_or_make(name, make).unwrap()
+        };
+        let (stays, leaves) = (made(first), made(last));
+        leaves.append(&mut leaves.lock(), Span { first: 1, count: 10, increment: 1 }).wake();
+        assert_eq!(total(&leaves.lock().chain.take(6).spans), 6);
+        drop(leaves);
+        let is_in_use = stays.lock();
+        std::thread::scope(|scope| {
+            let totals = scope.spawn(|| table.totals());
+            // It waits for the first name by now.
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            assert_eq!(table.sweep(|named| named.name == *last, 1, 1), 1);
+            drop(is_in_use);
+            totals.join().unwrap()
+        })
+    }
+
+    #[test]
+    fn a_name_that_leaves_the_table_while_all_are_counted_is_counted() {
+        let totals = totals_while_a_name_leaves();
+        assert_eq!((totals.issued, totals.held), (6, 4));
     }
 
     #[test]

@@ -3,19 +3,26 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// So many are allowed, however few unused names are kept.
-const LEAST_MOST: usize = 100_000;
-
-/// Their number, which is bounded: else a client that tries names fills the memory, as long as the store is away.
+/// Names that a stranger brought up, and of which the store has told nothing yet, or that it does not have them: at most so many. Each
+/// takes memory until it was not used for some seconds, and as long as the store is away. For
+/// [`sequence_within`](crate::sequence::Sequences::sequence_within).
 #[derive(Debug)]
-pub(crate) struct UntoldNames {
+pub struct UntoldNames {
     most: usize,
     count: Arc<AtomicUsize>,
 }
 
 impl UntoldNames {
-    pub(crate) fn new(limit: usize) -> Self {
-        Self { most: limit.max(LEAST_MOST), count: Arc::default() }
+    /// For so many names.
+    #[must_use]
+    pub fn new(most: usize) -> Self {
+        Self { most, count: Arc::default() }
+    }
+
+    /// Whether there are so many.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.count.load(Ordering::Relaxed) >= self.most
     }
 
     /// One more, until this is dropped; `None` if there are too many.

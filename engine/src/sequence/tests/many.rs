@@ -4,10 +4,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use super::{LONG, World, assert_distinct, clock, named, next, sequence, stop_after, twice, until};
+use super::{
+    LONG, SteppedClock, World, assert_distinct, clock, named, next, sequence, stop_after, twice, until,
+};
 use crate::clock::{SECOND, boot_ns};
+use crate::sequence::background::keeper::Keeper;
+use crate::sequence::background::teller::Teller;
 use crate::sequence::store::{SequenceSettings, Store};
-use crate::sequence::{Demand, NamePattern, Sequence, SequenceErrorKind, Sequences};
+use crate::sequence::{Demand, NamePattern, Sequence, SequenceErrorKind, Sequences, UntoldNames};
 
 /// Ids of one thread, in each way that there is.
 fn hammer(a: &Sequence, number: u64, rounds: u64) -> Vec<u64> {
@@ -167,6 +171,34 @@ fn a_name_that_nobody_uses_leaves_the_table_and_goes_on_where_it_was() {
     stop_after(&sequences, 11);
 }
 
+/// By whom it is asked for is no matter: they are granted, and not issued.
+#[test]
+fn what_is_held_of_a_name_that_nobody_uses_is_told_of_it() {
+    let world = World::new();
+    world.create("a", SequenceSettings::default());
+    let clock = clock();
+    let sequences = world.builder().clock(clock.clone()).build().unwrap();
+    sequence(&sequences, "a").next_ordered().unwrap();
+    let held = || sequences.info(&named("a")).wait().unwrap().here.figures.held;
+    assert_eq!(held(), 999);
+    until("the sweep", || {
+        clock.pass(Duration::from_mins(1));
+        sequences.wake_for_test();
+        sequences.stats().names == 0
+    });
+    assert_eq!(held(), 999);
+}
+
+/// Time passes until no name is in the table.
+fn all_leave(clock: &SteppedClock, keeper: &mut Keeper, teller: &mut Teller, sequences: &Sequences) {
+    for _ in 0..50 {
+        clock.pass(Duration::from_secs(20));
+        keeper.turn();
+        teller.turn_now();
+    }
+    assert_eq!(sequences.stats().names, 0);
+}
+
 /// Whether the next ordered id of a name, of which there was no room for what is known, lies below one that it issued
 /// before: the store went back, and grants out of a gap of the witness.
 fn goes_back_when_forgotten() -> bool {
@@ -186,12 +218,7 @@ fn goes_back_when_forgotten() -> bool {
     let mut issued = Vec::new();
     for name in ["a", "b", "b"] {
         issued.push(next(&sequence(&sequences, name), || teller.turn_now()));
-        for _ in 0..50 {
-            clock.pass(Duration::from_secs(20));
-            keeper.turn();
-            teller.turn_now();
-        }
-        assert_eq!(sequences.stats().names, 0);
+        all_leave(&clock, &mut keeper, &mut teller, &sequences);
         // What is left of "a" stays, and for "b" there is no room.
         store.connect_to(usize::from(issued.len() == 2));
     }
@@ -217,12 +244,7 @@ fn twice_when_forgotten(strict: bool, limit: usize) -> (usize, bool) {
     let mut ids = Vec::new();
     for name in ["a", "b"] {
         ids = (0..5).map(|_| next(&sequence(&sequences, name), || teller.turn_now())).collect();
-        for _ in 0..50 {
-            clock.pass(Duration::from_secs(20));
-            keeper.turn();
-            teller.turn_now();
-        }
-        assert_eq!(sequences.stats().names, 0);
+        all_leave(&clock, &mut keeper, &mut teller, &sequences);
     }
     world.database.restore(0, &dump);
     let b = sequence(&sequences, "b");
@@ -317,12 +339,7 @@ fn a_row_that_vanished_is_not_made_again_also_where_the_name_was_forgotten() {
     let (sequences, _hub, mut teller, mut keeper) = builder.parts_for_test(7).unwrap();
     for name in ["a", "b", "c"] {
         assert_eq!(next(&sequence(&sequences, name), || teller.turn_now()), 1);
-        for _ in 0..50 {
-            clock.pass(Duration::from_secs(20));
-            keeper.turn();
-            teller.turn_now();
-        }
-        assert_eq!(sequences.stats().names, 0);
+        all_leave(&clock, &mut keeper, &mut teller, &sequences);
     }
     world.database.remove(0, "b");
     let b = sequence(&sequences, "b");
@@ -389,24 +406,46 @@ fn names_that_were_only_tried_leave_the_table_as_fast_as_they_came() {
 #[test]
 fn names_of_which_nothing_is_known_are_bounded_and_keep_none_out_that_was_there() {
     let (world, clock) = (World::new(), clock());
-    world.create("a", SequenceSettings::default());
+    for name in ["a", "b"] {
+        world.create(name, SequenceSettings::default());
+    }
     let builder = world.builder().limit(1).idle(Duration::from_secs(1)).clock(clock.clone());
     let (sequences, _, mut teller, mut keeper) = builder.parts_for_test(7).unwrap();
     let issued = next(&sequence(&sequences, "a"), || teller.turn_now());
-    let mut leave = || {
-        for _ in 0..50 {
-            clock.pass(Duration::from_secs(20));
-            keeper.turn();
-            teller.turn_now();
-        }
-        assert_eq!(sequences.stats().names, 0);
-    };
-    leave();
-    let tried: Vec<_> = (0..100_000).map(|number| sequence(&sequences, &format!("n{number}"))).collect();
-    let refused = sequences.sequence(&named("one-more")).unwrap_err();
-    assert_eq!(refused.kind(), SequenceErrorKind::Overloaded);
-    assert_eq!(sequence(&sequences, "a").try_next_ordered().unwrap(), issued + 1);
-    drop(tried);
-    leave();
-    sequence(&sequences, "one-more");
+    all_leave(&clock, &mut keeper, &mut teller, &sequences);
+    let (one, other) = (UntoldNames::new(130_000), UntoldNames::new(130_000));
+    let bring_up = |name: &str, by: &UntoldNames| sequences.sequence_within(&named(name), by);
+    let is_refused =
+        |name: &str| bring_up(name, &other).is_err_and(|error| error.kind() == SequenceErrorKind::Overloaded);
+    let b = bring_up("b", &one).unwrap();
+    let tried: Vec<_> = (1..130_000).map(|number| bring_up(&format!("n{number}"), &one).unwrap()).collect();
+    assert!(one.is_full() && bring_up("one-more", &one).is_err());
+    // Others have what is left.
+    let others: Vec<_> = (0..1_072).map(|number| bring_up(&format!("o{number}"), &other).unwrap()).collect();
+    assert!(is_refused("one-more"));
+    assert_eq!(bring_up("a", &other).unwrap().try_next_ordered().unwrap(), issued + 1);
+    assert!(sequences.sequence(&named("not-a-stranger-s")).is_ok());
+    next(&b, || teller.turn_now());
+    assert!(!is_refused("one-more") && is_refused("another"), "the store has told of one of them");
+    drop((b, tried, others));
+    all_leave(&clock, &mut keeper, &mut teller, &sequences);
+    assert!(!is_refused("another"));
+}
+
+/// Nor those that were there, and of which nothing but how far they came could be kept.
+#[test]
+fn a_name_whose_numbers_found_no_room_comes_back_though_there_is_none_for_names_that_are_new() {
+    let (world, clock) = (World::new(), clock());
+    let builder = world.builder().limit(1).idle(Duration::from_secs(1)).clock(clock.clone());
+    let (sequences, _, mut teller, mut keeper) = builder.parts_for_test(7).unwrap();
+    for name in ["a", "b"] {
+        world.create(name, SequenceSettings::default());
+        next(&sequence(&sequences, name), || teller.turn_now());
+    }
+    all_leave(&clock, &mut keeper, &mut teller, &sequences);
+    let none = UntoldNames::new(0);
+    assert!(sequences.sequence_within(&named("c"), &none).is_err());
+    for name in ["a", "b"] {
+        assert!(sequences.sequence_within(&named(name), &none).is_ok(), "{name} was there");
+    }
 }

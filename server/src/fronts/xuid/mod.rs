@@ -301,10 +301,7 @@ impl Session {
                 });
             }
             Some(Ended::Ids(Err(error))) => refusals::of_ids(&self.client.server, error),
-            Some(Ended::Numbers(name, Err(error))) => {
-                self.client.got_no_numbers(&name);
-                refusals::of_numbers(error, &name)
-            }
+            Some(Ended::Numbers(name, Err(error))) => refusals::of_numbers(error, &name),
             Some(Ended::Json(Err(refusal))) => refusal,
             None => self.client.panicked(REQUEST),
         };

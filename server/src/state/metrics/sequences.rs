@@ -31,6 +31,7 @@ pub(super) fn families(sequences: &ServedSequences) -> Vec<Family> {
             &[
                 ("granted", grants.granted),
                 ("seen", grants.seen),
+                ("late", grants.late),
                 ("unwitnessed", grants.unwitnessed),
                 ("behind", grants.behind),
                 ("leapt", grants.leapt),
