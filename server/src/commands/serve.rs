@@ -110,6 +110,8 @@ struct Parts {
 
 impl Parts {
     fn make(settings: &Settings, runtime: &Runtime) -> Result<Self> {
+        // Before what may take long: the first process of a container gets no signal that it does not listen to.
+        let signals = Signals::new(Some(stop_times(settings)))?;
         // The ports first: a second server started by mistake ends here, before it has taken a worker.
         let (clients, resp, http, probes, reloads) = {
             let _in = runtime.enter();
@@ -134,14 +136,14 @@ impl Parts {
                 open.extend(settings.check_exposure(key, port.local_addr()?)?);
             }
         }
-        // Nothing else runs here yet, and a signal still ends the process by itself.
+        // Nothing is to be saved here yet, and a signal still ends the process.
         let engine = build_engine(settings)?;
         let step = settings.sequences.step;
         let sequences = sequence_store::open(settings, &engine.genesis())?;
         let tiny_tokens = sequence_store::tiny_tokens(settings)?;
         let sequences = sequences.map(|all| ServedSequences { all, step, tiny_tokens });
         let io_threads = Arc::new(IoThreads::new(settings.threads, runtime)?);
-        let signals = Signals::new(Some(stop_times(settings)))?;
+        let signals = signals.begun();
         Ok(Self { clients, resp, http, probes, engine, sequences, signals, reloads, io_threads, open })
     }
 }

@@ -91,7 +91,10 @@ pub(crate) fn outlive_long_files() -> Result<()> {
 
 /// SIGTERM and SIGINT: the first one asks for an end, the second one is one, and so is the end of the time.
 #[derive(Debug)]
-pub(crate) struct Signals(oneshot::Receiver<Stop>);
+pub(crate) struct Signals {
+    first: oneshot::Receiver<Stop>,
+    has_begun: Arc<AtomicBool>,
+}
 
 impl Signals {
     /// From now on the first signal is told, and does not end the process by itself.
@@ -99,6 +102,9 @@ impl Signals {
     /// They have a thread of their own. Whatever the others wait for, the second signal ends the process at once: it
     /// asks for nothing, logs nothing and waits for nothing. Nothing can repeat by it: it is a crash. The same thread
     /// keeps the time of a server's stop; what is no server may take as long as it likes.
+    ///
+    /// Until [`begun`](Self::begun) the first one ends the process as well. The kernel would do that by itself, but not for the
+    /// first process of a container.
     pub(crate) fn new(times: Option<StopTimes>) -> Result<Self> {
         let runtime = runtime(1)?;
         let listen = |kind| {
@@ -108,8 +114,14 @@ impl Signals {
         let (mut terminate, mut interrupt) =
             (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
         let (tell, first) = oneshot::channel();
+        let has_begun = Arc::new(AtomicBool::new(false));
+        let is_to_stop = Arc::clone(&has_begun);
         let listening = async move {
             let name = next(&mut terminate, &mut interrupt).await;
+            // Acquire: pairs with the Release in `begun`.
+            if !is_to_stop.load(Ordering::Acquire) {
+                std::process::exit(1);
+            }
             let (begun, clean) = (Instant::now(), Arc::new(AtomicBool::new(false)));
             // The receiver is gone only if everything ends by itself.
             let _ = tell.send(Stop { name, begun, clean: Arc::clone(&clean) });
@@ -121,12 +133,19 @@ impl Signals {
         };
         let thread = std::thread::Builder::new().name("xuid-signals".to_owned());
         thread.spawn(move || runtime.block_on(listening)).context("failed to start a thread")?;
-        Ok(Self(first))
+        Ok(Self { first, has_begun })
+    }
+
+    /// From now on there is something to stop: the first signal asks for that.
+    pub(crate) fn begun(self) -> Self {
+        // Release: pairs with the Acquire in `new`.
+        self.has_begun.store(true, Ordering::Release);
+        self
     }
 
     /// The first one. It comes once.
     pub(crate) async fn first(&mut self) -> Stop {
-        match (&mut self.0).await {
+        match (&mut self.first).await {
             Ok(stop) => stop,
             // Its thread ends with the process only.
             Err(_) => std::future::pending().await,

@@ -1,6 +1,9 @@
 //! What is told of a registry in an ensemble where no ensemble answers: wrong usage, failures, and their exit codes.
 
-use crate::support::{Server, failure, run, stdout, xuid};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::support::{Server, failure, now, run, stdout, xuid};
 
 /// A port that nobody listens on.
 const NOBODY: &str = "127.0.0.1:1";
@@ -42,11 +45,33 @@ fn where_nobody_answers_every_command_fails_soon_and_names_the_hosts() {
     let hosts = format!("{NOBODY},{}", silent.local_addr().unwrap());
     let url = format!("zookeeper://{hosts}/xuid");
     for args in commands(&url, home.path().join("data").to_str().unwrap()) {
-        let begin = crate::support::now();
+        let begin = now();
         let (code, said) = failure(&xuid(&args).env("XUID_SESSION", "1s").output().unwrap());
         assert_eq!(code, Some(1), "{args:?}: {said}");
         assert!(said.contains(&hosts) && said.contains("are they up"), "{args:?}: {said}");
         assert!(begin.elapsed().as_secs() < 10, "{args:?} took {:?}", begin.elapsed());
+    }
+}
+
+/// The kernel would end it for want of a handler, but not where it is process 1 of a container: there a signal without a handler
+/// is no signal, and the stop that it asked for never comes.
+#[test]
+fn a_signal_in_the_middle_of_a_start_is_heard_by_the_server_itself() {
+    for signal in ["TERM", "INT"] {
+        let home = tempfile::tempdir().unwrap();
+        // Takes connections, and never says a word: an ensemble in a fail-over.
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("zookeeper://{}/xuid", silent.local_addr().unwrap());
+        let [serve, ..] = commands(&url, home.path().to_str().unwrap());
+        let mut starting = xuid(&serve).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let _asked = silent.accept().unwrap();
+        let begin = now();
+        let told = Command::new("kill").args([&format!("-{signal}"), &starting.id().to_string()]).status();
+        assert!(told.unwrap().success());
+        let ended = starting.wait().unwrap();
+        assert_eq!(ended.code(), Some(1), "{ended:?}");
+        // Before the ensemble's time is over, which is a session's.
+        assert!(begin.elapsed() < Duration::from_secs(5), "it went on for {:?}", begin.elapsed());
     }
 }
 

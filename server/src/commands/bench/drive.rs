@@ -42,7 +42,7 @@ where
     debug_assert_eq!(loads.len(), plan.threads);
     // Signals first: from the first request on, an interrupted run is one to report.
     let runtime = runtime(1)?;
-    let signals = Signals::new(None)?;
+    let signals = Signals::new(None)?.begun();
     let progress = Arc::new(Progress::new(plan.threads, plan.warmup, plan.time));
     let whole = progress.time();
     let open = |bytes| {
