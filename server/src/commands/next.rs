@@ -154,18 +154,20 @@ impl Source {
 
     async fn ask<T>(&mut self, question: impl AsyncFn(&mut Connection) -> Result<T>) -> Result<T> {
         loop {
+            let may_have_been_idle = self.may_have_been_idle();
             match question(&mut self.connection).await {
                 Ok(answer) => {
                     self.answered = true;
                     return Ok(answer);
                 }
-                Err(error) if self.may_have_been_idle() && error.is::<Ended>() => self.reconnect().await?,
+                Err(error) if may_have_been_idle && error.is::<Ended>() => self.reconnect().await?,
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Whether it ended for that, and not since the server serves nobody. No server has a shorter idle time.
+    /// Whether it may have ended for that before it is asked: one that ends while it is asked serves nobody. No server has a shorter
+    /// idle time.
     fn may_have_been_idle(&self) -> bool {
         self.answered || self.made.elapsed() >= LEAST_IDLE
     }
@@ -200,5 +202,50 @@ pub(super) async fn reach(
             Err(error) if tries.len() == 0 => bail!("{error:#}; before that: {}", before.join("; ")),
             Err(error) => before.push(format!("{error:#}")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use tokio::time::{sleep, timeout};
+    use xuid_protocol::{HelloReply, Limits, reply_hello};
+
+    use super::*;
+
+    /// As behind a proxy that has less patience than the server.
+    #[tokio::test]
+    async fn a_server_that_ends_each_connection_behind_a_question_is_not_asked_for_ever() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        // It ends with the test.
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let (mut seen, mut hello) = (vec![0; 4096], Vec::new());
+                let _preface_and_hello = stream.read(&mut seen).await;
+                let reply = HelloReply {
+                    version: 1,
+                    features: 0,
+                    cluster: ClusterId::ANY,
+                    epoch_ms: 0,
+                    tick_us: 1_000,
+                    time_bits: 41,
+                    worker_bits: 10,
+                    sequence_bits: 12,
+                    face: 0,
+                    limits: Limits::default(),
+                    server: "a proxy",
+                };
+                reply_hello(&mut hello, 1, &reply);
+                let _written = stream.write_all(&hello).await;
+                let _request = stream.read(&mut seen).await;
+                sleep(LEAST_IDLE + Duration::from_millis(100)).await;
+            }
+        });
+        let mut source = Source::connect(vec![address], None).await.unwrap();
+        let asked = timeout(Duration::from_secs(10), source.ids(1, Order::Any)).await;
+        let error = asked.expect("it is asked again and again").unwrap_err();
+        assert!(error.is::<Ended>(), "{error:#}");
     }
 }

@@ -9,6 +9,7 @@ on_both!(
     a_table_that_does_not_have_its_shape_is_refused_with_what_it_lacks,
     a_role_without_rights_is_told_which,
     a_row_that_cannot_be_used_says_why_and_is_left_alone,
+    a_row_that_says_nothing_of_being_strict_is_not_and_keeps_nobody_up,
 );
 
 /// What a server is told that opens this table.
@@ -239,4 +240,18 @@ fn a_row_that_cannot_be_used_says_why_and_is_left_alone(server: &mut Server) {
     assert!(matches!(outcomes[5], Outcome::Granted { first: 1, end: 11, .. }), "{outcomes:?}");
     let after = sql.rows("SELECT * FROM tiny_id_info WHERE biz_type <> 'sound' ORDER BY biz_type").unwrap();
     assert_eq!(before, after);
+}
+
+/// In a table that somebody made by hand.
+fn a_row_that_says_nothing_of_being_strict_is_not_and_keeps_nobody_up(server: &mut Server) {
+    create(&mut *server.prepared(), "order");
+    let (mut sql, mysql) = (server.sql(), server.is_mariadb());
+    let change = if mysql { "MODIFY strict tinyint(1)" } else { "ALTER strict DROP NOT NULL" };
+    sql.exec(&format!("ALTER TABLE xuid_sequence {change}")).unwrap();
+    sql.exec("UPDATE xuid_sequence SET strict = NULL").unwrap();
+    let outcome = grant_one(&mut *server.store(), "order");
+    assert!(
+        matches!(outcome, Outcome::Granted { first: 1, settings, .. } if !settings.strict),
+        "{outcome:?}"
+    );
 }

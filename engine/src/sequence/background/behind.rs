@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::asking::{Asked, Grant};
-use super::identity::{Shows, is_later};
+use super::identity::{BY_A_FAST_CLOCK, Shows, is_later};
 use super::teller::{Behind, Raise, Teller};
 use crate::clock::SECOND;
 use crate::sequence::error::SequenceError;
@@ -190,8 +190,18 @@ impl Teller {
         let is_open = match self.known.shows(&found) {
             Shows::Fenced => true,
             Shows::Known | Shows::First => {
+                let mut why = behind.why;
+                if behind.by_mark
+                    && !was_fenced
+                    && found.fenced != behind.fenced
+                    && let (Some(at), Some(before)) = (&found.fenced, before)
+                {
+                    why += &format!(
+                        "; its fence of {at} is no later than the one of {before}, by its clock: {BY_A_FAST_CLOCK}"
+                    );
+                }
                 // Another store may have answered since.
-                lock(&self.hub.tally).status.behind = Some(behind.why);
+                lock(&self.hub.tally).status.behind = Some(why);
                 was_fenced || !behind.by_mark
             }
             Shows::Other(why) => {

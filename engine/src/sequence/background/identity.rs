@@ -1,7 +1,7 @@
 //! The store's identity as this node knows it: what is watched where there is no witness.
 //!
 //! The node's folder remembers it, in `sequences.store`, so that a store that is another one after a restart is noticed,
-//! too.
+//! too: a checksum of eight hexadecimal digits, and behind it JSON. What an earlier program wrote has no checksum.
 //!
 //! # Invariants
 //! - I1 another store is gone on with after a fence of its own that is news: one that was left is not believed for the fence
@@ -25,8 +25,16 @@ const NAME: &str = "sequences.store";
 const MOST_BYTES: usize = 64 * 1024;
 const VERSION: u32 = 1;
 
+/// Digits and the end of their line, before the rest of the file.
+const CHECKSUM: usize = 9;
+
 /// What is written of a witness that is not there.
 pub(crate) const NO_WITNESS: &str = "none";
+
+/// What helps where a fence is remembered that was made by a clock that was ahead, and was lost with a restore since: none is
+/// later than that before its time is reached.
+pub(crate) const BY_A_FAST_CLOCK: &str = "if that clock was ahead then, fence the store, and start this server once with \
+                                          `--sequence-failover lossless`";
 
 /// Stores that were left, and are remembered.
 const MOST_LEFT: usize = 16;
@@ -89,7 +97,7 @@ impl KnownIdentity {
         draft::sweep(folder, NAME);
         let kept = match xuid_spill::read_regular(&folder.join(NAME), MOST_BYTES) {
             Ok(bytes) => {
-                let kept: Kept = serde_json::from_slice(&bytes)?;
+                let kept: Kept = serde_json::from_slice(checked(&bytes)?)?;
                 if kept.version != VERSION {
                     let found = kept.version;
                     let text = format!("its version is {found}, and this program knows version {VERSION}");
@@ -151,7 +159,7 @@ impl KnownIdentity {
             let fenced = self.fenced().map_or("", String::as_str);
             return Shows::Other(format!(
                 "the store does not tell of the fence of {fenced}, by its clock, any more: it may have been put back to before \
-                 that, and the witness has not seen numbers of then"
+                 that, and the witness has not seen numbers of then; {BY_A_FAST_CLOCK}"
             ));
         }
         let Identity { current, recorded, .. } = found;
@@ -170,7 +178,8 @@ impl KnownIdentity {
                 }
                 let known = &known.identity;
                 Shows::Other(format!(
-                    "the store is {current}, and it was {known}: no fence of it came later than that one's, by their clocks"
+                    "the store is {current}, and it was {known}: no fence of it came later than that one's, by their clocks; \
+                     {BY_A_FAST_CLOCK}"
                 ))
             }
             _ if is_changed => Shows::Other(self.change(found)),
@@ -259,7 +268,9 @@ impl KnownIdentity {
         if let Some(folder) = &self.folder {
             let (mut file, beside) = draft::make(folder, NAME)?;
             let mut write = || {
-                file.write_all(&serde_json::to_vec(&kept)?)?;
+                let json = serde_json::to_vec(&kept)?;
+                let checksum = format!("{:08x}\n", crc32c::crc32c(&json));
+                file.write_all(&[checksum.into_bytes(), json].concat())?;
                 file.sync_all()?;
                 std::fs::rename(&beside, folder.join(NAME))?;
                 draft::sync_folder(folder)
@@ -284,6 +295,19 @@ impl KnownIdentity {
     pub(crate) fn fenced(&self) -> Option<&String> {
         self.kept.as_ref()?.known.fenced.as_ref()
     }
+}
+
+/// The JSON of a file, if it is what was written.
+fn checked(bytes: &[u8]) -> io::Result<&[u8]> {
+    if bytes.starts_with(b"{") {
+        return Ok(bytes);
+    }
+    let sound = |(checksum, json): (&[u8], &'_ [u8])| {
+        *checksum == *format!("{:08x}\n", crc32c::crc32c(json)).as_bytes()
+    };
+    let parts = bytes.split_at_checked(CHECKSUM).filter(|parts| sound(*parts));
+    let text = "its checksum does not fit: it is damaged. Remove it, and run `xuid sequence fence`";
+    parts.map(|(_, json)| json).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, text))
 }
 
 /// Whether a fence is told of that is later than the one that was told of before.
@@ -503,6 +527,29 @@ mod tests {
         open("local").learn(&identity("a", None)).unwrap();
         assert_eq!(open("local").shows(&identity("a", None)), Shows::Known);
         assert!(matches!(open(NO_WITNESS).shows(&identity("a", None)), Shows::Other(_)));
+    }
+
+    /// A key with a wrong letter is no key, and what it said would be as if it never was; a fence of the year 5000 would make each
+    /// later one none.
+    #[test]
+    fn a_file_with_a_flipped_bit_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = |witness: &str| {
+            KnownIdentity::open(Some(folder.path())).unwrap().with_witness(Some(witness.to_owned()))
+        };
+        open(NO_WITNESS).learn(&fenced("a", "1764328677.123")).unwrap();
+        open("local").learn(&fenced("a", "1764328777.456")).unwrap();
+        let path = folder.path().join(NAME);
+        let whole = std::fs::read(&path).unwrap();
+        for bit in 0..whole.len() * 8 {
+            let mut bytes = whole.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            std::fs::write(&path, &bytes).unwrap();
+            let opened = KnownIdentity::open(Some(folder.path()));
+            assert!(opened.is_err(), "bit {bit}: {}", String::from_utf8_lossy(&bytes));
+        }
+        std::fs::write(&path, &whole).unwrap();
+        assert!(open("local").has_witness_missed());
     }
 
     #[test]

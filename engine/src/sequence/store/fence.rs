@@ -42,7 +42,7 @@ pub struct Fenced {
 /// nodes go on with each of them: [`fence_all`].
 ///
 /// # Errors
-/// [`StoreError`]. After one, some marks may have been raised and the identity was not written: fence again.
+/// [`StoreError`]. After one, some marks may have been raised, and the identity may have been written or not: fence again.
 pub fn fence(store: &mut dyn Store, fence: &Fence) -> Result<Fenced, StoreError> {
     fence_all(&mut [store], fence)
 }

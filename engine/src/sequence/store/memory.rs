@@ -38,7 +38,7 @@ struct Hosts {
     all: Vec<Host>,
     faults: VecDeque<Fault>,
     late: Vec<(usize, Vec<Ask>)>,
-    /// Fences of all hosts.
+    /// What the clock by which fences are told showed last.
     fences: u64,
     /// Calls of `grant` that reached it.
     grants: u64,
@@ -131,6 +131,13 @@ impl MemoryDatabase {
     /// A host has another identity from now on.
     pub fn set_identity(&self, host: usize, identity: &str) {
         identity.clone_into(&mut lock(&self.0).all[host].current);
+    }
+
+    /// The clock by which fences are told shows that from now on: it was set.
+    #[cfg(test)]
+    #[cfg(not(loom))]
+    pub(crate) fn set_clock(&self, at: u64) {
+        lock(&self.0).fences = at;
     }
 
     /// The mark of a name on a host.
@@ -320,7 +327,10 @@ impl Store for MemoryStore {
             hosts.fences
         };
         self.with_host(|host| {
-            (host.recorded, host.fenced) = (Some(host.current.clone()), Some(fences.to_string()));
+            // As databases tell it: later than the last one also where the clock was ahead then.
+            let last = host.fenced.as_ref().and_then(|last| last.parse::<u64>().ok());
+            let fenced = last.map_or(fences, |last| fences.max(last + 1));
+            (host.recorded, host.fenced) = (Some(host.current.clone()), Some(fenced.to_string()));
             Ok(host.identity())
         })
     }

@@ -12,6 +12,7 @@ pub(super) enum Asked {
     Grant,
     List,
     Raise,
+    Record,
 }
 
 /// A database that does what it is asked unless `meddle` has another answer.
@@ -72,6 +73,7 @@ impl<F: FnMut(Asked) -> Result<(), StoreError> + Send> Store for MeddledStore<F>
     }
 
     fn record_identity(&mut self) -> Result<Identity, StoreError> {
+        (self.meddle)(Asked::Record)?;
         self.inner.record_identity()
     }
 }

@@ -168,8 +168,8 @@ export class Fleet {
     try {
       this.#use(new Link(await this.#dialPinned(this.#home), this.options), this.#home);
     } catch {
-      // It is tried again after the same time. The turns go on as if nothing had been tried.
-      this.#next = turn;
+      // It is tried again after the same time. The turns go on as if nothing had been tried, but where another dial took its own.
+      if (this.#next === (this.#home + 1) % this.#servers.length) this.#next = turn;
     } finally {
       this.#isReturning = false;
     }

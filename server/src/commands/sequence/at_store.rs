@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use xuid_engine::registry::local::Finding;
 use xuid_engine::registry::local::sequences::SequencesInspection;
 use xuid_engine::registry::{local, printable};
 use xuid_engine::sequence::store::database::{self, DatabaseOptions, DatabaseUrl, Table};
@@ -263,6 +264,13 @@ fn read_folder(folder: &Path, known: &mut BTreeMap<SequenceName, u64>) -> Result
     })?;
     if found.is_none() && left.is_empty() {
         bail!("{} has no records of sequences: is it the data folder of a server?", folder.display());
+    }
+    let mut findings = found.iter().flat_map(|found| &found.findings);
+    if let Some(finding) = findings.find(|finding| matches!(finding, Finding::Restored { .. })) {
+        let shown = folder.display();
+        bail!(
+            "{shown} knew more of its sequences than is in it: {finding} {shown}, and fence the store after that"
+        );
     }
     let lost = found.iter().flat_map(SequencesInspection::lost).map(ToString::to_string).next();
     let records = found.into_iter().flat_map(|found| found.records);

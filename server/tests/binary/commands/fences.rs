@@ -115,3 +115,34 @@ fn a_record_that_cannot_be_believed_is_told_and_a_fence_needs_to_know_how_far_it
     let (code, said) = failure(&run(&[&fence[..], &["--above", "500"]].concat()));
     assert!(code == Some(1) && said.contains("no sequences"), "goes on to the store: {said}");
 }
+
+/// `cp backup/sequences data/sequences`: the folder knows better, and a fence must not go by what was put back.
+#[test]
+fn records_that_were_put_back_are_not_taken_for_what_a_folder_knows() {
+    let home = tempfile::tempdir().unwrap();
+    let (folder, file) = (home.path().to_str().unwrap(), home.path().join("sequences"));
+    stdout(&run(&["registry", "init", folder]));
+    let mut witness = LocalSequences::open_or_create(home.path(), None).unwrap();
+    let mut see = |value: u64| {
+        let (mut found, mut stored) = (Vec::new(), Vec::new());
+        witness.read(&["orders"], &mut found);
+        let expected = found[0].as_ref().ok().map(|found| found.version);
+        let record = SequenceRecord { value, ..SequenceRecord::default() };
+        witness.swap(&[SequenceChange { name: "orders", expected, record }], &mut stored);
+        assert!(stored[0].is_ok(), "{stored:?}");
+    };
+    see(101);
+    let backup = std::fs::read(&file).unwrap();
+    see(5_001);
+    drop(witness);
+    std::fs::write(&file, backup).unwrap();
+    let other = tempfile::tempdir().unwrap();
+    let store = other.path().to_str().unwrap();
+    stdout(&run(&["registry", "init", store]));
+    let fence = ["sequence", "fence", store, "--data-dir", folder, "--yes"];
+    let (code, said) = failure(&run(&fence));
+    assert!(code == Some(1) && said.contains("xuid registry fence --restored"), "{said}");
+    stdout(&run(&["registry", "fence", "--restored", folder, "--yes"]));
+    let (code, said) = failure(&run(&fence));
+    assert!(code == Some(1) && said.contains("no sequences"), "goes on to the store: {said}");
+}

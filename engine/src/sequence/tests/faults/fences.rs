@@ -72,3 +72,31 @@ fn what_is_known_of_a_name_counts_in_each_table() {
     assert_eq!((first.mark(0, "a"), second.mark(0, "a")), (Some(15_000), Some(15_000)));
     assert!(done.absent.is_empty());
 }
+
+#[test]
+fn another_host_than_the_one_that_was_looked_at_is_not_fenced() {
+    let database = MemoryDatabase::new(1);
+    let mut store = with_row(&database, 0);
+    let on = Some("host 1".to_owned());
+    let refused = fence(&mut store, &Fence { on, ..Fence::default() }).unwrap_err().to_string();
+    assert!(refused.contains("on host 1, and host 0 answers now"), "{refused}");
+    assert_eq!((database.mark(0, "a"), recorded(&database, 0)), (Some(1), None));
+}
+
+/// Its names are open now, and none of their marks was raised: that is told.
+#[test]
+fn a_fence_that_another_host_wrote_down_is_no_success() {
+    let database = MemoryDatabase::new(2);
+    with_row(&database, 1);
+    let inner = with_row(&database, 0);
+    let moved = inner.clone();
+    let meddle = |asked| {
+        if asked == Asked::Record {
+            moved.connect_to(1);
+        }
+        Ok(())
+    };
+    let refused = fence(&mut MeddledStore { inner, meddle, says_why: true }, &Fence::default());
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("on host 0, and host 1 answers now"), "{refused}");
+}

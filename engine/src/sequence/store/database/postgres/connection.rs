@@ -119,7 +119,7 @@ pub(super) fn found_row(row: &tokio_postgres::Row) -> Result<FoundRow, Failure> 
             increment: row.try_get(3)?,
             remainder: row.try_get(4)?,
             last: row.try_get(5)?,
-            strict: row.try_get(6)?,
+            strict: row.try_get::<_, Option<bool>>(6)?.unwrap_or(false),
             description: row.try_get(7)?,
         })
     };
