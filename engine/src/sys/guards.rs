@@ -277,6 +277,8 @@ guards! {
     FenceStays,
     /// Beside a witness that does not see the grants of all, the store is watched.
     UnsharedIsWatched,
+    /// What such a witness saw before a grant is asked for, also in an earlier life, is a mark of the store.
+    OwnRecordIsMark,
     /// Leftovers are used after their mark in the registry was raised (Q6).
     LeftoversClaimed,
     /// The mark is raised above the serial that was claimed (Q6).

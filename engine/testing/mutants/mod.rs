@@ -280,6 +280,8 @@ mutants! {
         Test("sequence::tests::elsewhere::witnesses::a_dump_of_before_the_fence_that_a_witness_needed_waits_for_another_one");
     "own-witness-believed", [G::UnsharedIsWatched], "Q5",
         Test("sequence::tests::elsewhere::hosts::a_witness_that_each_host_has_of_its_own_is_no_proof");
+    "own-record-forgotten", [G::OwnRecordIsMark], "Q5",
+        Test("sequence::tests::elsewhere::hosts::a_dump_that_is_put_back_between_lives_is_noticed_by_what_a_witness_of_one_host_saw");
     "leftovers-not-claimed", [G::LeftoversClaimed], "Q6",
         Test("sequence::leftovers::claim::tests::a_claim_that_is_not_compared_or_not_raised_is_found_out");
     "serial-not-raised", [G::SerialRaised], "Q6",

@@ -52,6 +52,7 @@ impl Teller {
         if asked.is_empty() || !self.is_witness_there(&asked, boot) {
             return;
         }
+        self.note_own_records(&asked);
         let asks: Vec<Ask> = asked.iter().map(|asked| asked.ask.clone()).collect();
         let leaps = self.hub.leaps();
         if self.is_child() {
@@ -195,6 +196,26 @@ impl Teller {
             }
         }
         good
+    }
+
+    /// What a witness of one host saw before a grant is asked for, the store had granted by then: a mark of it, which this process
+    /// may not know, or not any more. What other hosts were granted below it, or above it, the witness does not know.
+    fn note_own_records(&mut self, asked: &[Asked]) {
+        let is_needed =
+            self.witnesses && !self.is_witness_shared && !self.is_accepted && Guard::OwnRecordIsMark.holds();
+        let Some(records) = self.records.as_mut().filter(|_| is_needed) else { return };
+        let names: Vec<&str> = asked.iter().map(|asked| asked.ask.name.as_str()).collect();
+        let mut found = Vec::with_capacity(names.len());
+        records.read(&names, &mut found);
+        for (asked, found) in asked.iter().zip(found) {
+            // Not what a person said of it after a fence of the registry, nor the mark of a registry that was the store once.
+            let seen = found
+                .ok()
+                .map(|found| found.record)
+                .filter(|record| record.step == 0 && !record.was_opened());
+            let mut state = asked.named.lock();
+            state.mark = state.mark.max(seen.map_or(0, |record| record.value));
+        }
     }
 
     /// Whether the store answered at all.

@@ -196,8 +196,8 @@ impl Teller {
                     && found.fenced != behind.fenced
                     && let (Some(at), Some(before)) = (&found.fenced, before)
                 {
-                    why += &format!(
-                        "; its fence of {at} is no later than the one of {before}, by its clock: {BY_A_FAST_CLOCK}"
+                    why = format!(
+                        "{why}; its fence of {at} is no later than the one of {before}, by its clock: {BY_A_FAST_CLOCK}"
                     );
                 }
                 // Another store may have answered since.

@@ -78,6 +78,7 @@ impl Teller {
             return Err(ControlError::Refused { why });
         }
         // Its marks may be anywhere.
+        self.is_accepted = true;
         self.hub.forget_marks();
         self.open_names();
         Ok(())
@@ -136,13 +137,12 @@ impl Teller {
     fn info(&self, row: Row) -> SequenceInfo {
         let boot = self.hub.clock.read().boot;
         let trouble = self.hub.trouble();
-        let here = match self.hub.names.find(&row.name) {
-            Some(named) => named.figures(&named.lock(), boot, trouble),
-            None => {
-                let held = self.hub.names.kept_of(&row.name);
-                let figures = SequenceFigures { held, ..SequenceFigures::default() };
-                NameFigures { figures, ..NameFigures::default() }
-            }
+        let here = if let Some(named) = self.hub.names.find(&row.name) {
+            named.figures(&named.lock(), boot, trouble)
+        } else {
+            let held = self.hub.names.kept_of(&row.name);
+            let figures = SequenceFigures { held, ..SequenceFigures::default() };
+            NameFigures { figures, ..NameFigures::default() }
         };
         SequenceInfo { row, here, store: self.store.describe() }
     }

@@ -41,6 +41,7 @@ const MOST_QUESTIONS: usize = 16;
 const FOLDER: &str = "local";
 
 /// The teller.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Teller {
     pub(super) hub: Arc<Hub>,
     pub(super) store: Box<dyn Store>,
@@ -59,6 +60,8 @@ pub(crate) struct Teller {
     pub(super) hang: Option<Hang>,
     /// Which store it is could not be written down, and that was told.
     pub(super) is_forgetful: bool,
+    /// A person vouched for the store: its marks may lie below what was seen of it.
+    pub(super) is_accepted: bool,
     /// What closed the store's names.
     pub(super) behind: Option<Behind>,
     /// Names whose next ask waits, and until when.
@@ -152,6 +155,7 @@ impl Teller {
             witness_retry: Retry::default(),
             hang: None,
             is_forgetful: false,
+            is_accepted: false,
             behind: None,
             later: Vec::new(),
             raises: Vec::new(),

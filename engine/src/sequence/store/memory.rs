@@ -321,7 +321,7 @@ impl Store for MemoryStore {
     }
 
     fn record_identity(&mut self) -> Result<Identity, StoreError> {
-        let fences = {
+        let now = {
             let hosts = &mut *lock(&self.database.0);
             hosts.fences += 1;
             hosts.fences
@@ -329,7 +329,7 @@ impl Store for MemoryStore {
         self.with_host(|host| {
             // As databases tell it: later than the last one also where the clock was ahead then.
             let last = host.fenced.as_ref().and_then(|last| last.parse::<u64>().ok());
-            let fenced = last.map_or(fences, |last| fences.max(last + 1));
+            let fenced = last.map_or(now, |last| now.max(last + 1));
             (host.recorded, host.fenced) = (Some(host.current.clone()), Some(fenced.to_string()));
             Ok(host.identity())
         })

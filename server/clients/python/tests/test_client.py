@@ -468,6 +468,24 @@ class Cancelled(Stories):
         peer.answer(5)
         self.assertEqual(calling.result(PATIENCE), 5)
 
+    def test_a_dial_that_a_stranger_cancels_is_begun_anew(self):
+        fake = self.fake()
+        client = self.client(fake.address)
+
+        def serve():
+            fake.greet().answer(5)
+
+        async def cancel():
+            loop = asyncio.get_running_loop()
+            calling = asyncio.ensure_future(client.client.next())
+            await loop.run_in_executor(None, fake.accept)
+            for task in asyncio.all_tasks() - {asyncio.current_task(), calling}:
+                task.cancel()
+            await loop.run_in_executor(None, serve)
+            return await calling
+
+        self.assertEqual(client.in_loop(cancel()), 5)
+
     def test_a_task_that_is_cancelled_while_it_connects_leaves_the_dial_to_those_that_wait_for_it(self):
         fake = self.fake()
         client = self.client(fake.address)

@@ -34,6 +34,10 @@ pub(crate) type Ahead = Result<(Moment, Vec<Run>), ClientError>;
 ///
 /// The runtime is the parent's as well, and Tokio's do not survive a fork: a child must neither go on in it nor drop
 /// it. Best fork before the runtime is made, or exec in the child.
+///
+/// # Runtimes
+/// A connection, and the search for one, live in the runtime of the call that began it. Where several runtimes share a client, each
+/// is to be driven on: one that stands still half way through a search holds up the calls of the others.
 #[derive(Debug, Clone)]
 pub struct Client {
     fleet: Arc<Fleet>,

@@ -1,6 +1,10 @@
 //! Servers on several hosts of one database, each with a witness that sees what its own host was granted.
 
+use std::future::Future;
+use std::task::{Context, Poll, Waker};
+
 use super::*;
+use crate::sequence::Demand;
 
 /// One server, its way to the database, and its sequence.
 struct Host {
@@ -110,4 +114,50 @@ fn beside_a_witness_of_its_own_a_process_uses_no_grant_below_its_own_where_a_per
         host.take(3_000, &mut ids);
     }
     assert_eq!(twice(&ids), 0);
+}
+
+/// Ids that came twice where a dump is put back, whose identity is the same, between two lives of two hosts, of which the first ones
+/// left nothing of the name: they were killed, or it is strict and they stopped.
+fn twice_of_a_dump_between_lives(is_strict: bool) -> usize {
+    let world = World::new();
+    world.create("a", SequenceSettings { strict: is_strict, ..SequenceSettings::default() });
+    world.database.store(0).record_identity().unwrap();
+    let dump = world.database.dump(0);
+    let (clock, witnesses) = (clock(), [records(1), records(2)]);
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let life = |at: usize| {
+        let builder = Sequences::builder(Box::new(world.database.store(0)));
+        let builder = builder.records(Box::new(witnesses[at].clone())).data_dir(folders[at].path());
+        let (sequences, teller) = builder.wait(LONG).clock(clock.clone()).assemble_for_test();
+        (sequence(&sequences, "a"), sequences, teller)
+    };
+    let mut ids = Vec::new();
+    for (at, count) in [(0, 1), (1, 300)] {
+        let (a, _sequences, mut teller) = life(at);
+        ids.extend((0..count).map(|_| next(&a, || teller.turn_now())));
+        if is_strict {
+            teller.stop();
+        }
+    }
+    world.database.restore(0, &dump);
+    let (a, _sequences, mut teller) = life(0);
+    let mut call = Box::pin(a.request(Demand::ordered(1), LONG));
+    for _ in 0..10 {
+        if let Poll::Ready(got) = call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            ids.extend(got.into_iter().flatten().flatten());
+            break;
+        }
+        teller.turn_now();
+    }
+    twice(&ids)
+}
+
+/// What the folder's own witness saw tells that the store went back; what others were granted meanwhile it does not tell.
+#[test]
+fn a_dump_that_is_put_back_between_lives_is_noticed_by_what_a_witness_of_one_host_saw() {
+    for is_strict in [false, true] {
+        let twice = || twice_of_a_dump_between_lives(is_strict);
+        assert_eq!(twice(), 0, "strict: {is_strict}");
+        assert!(Guard::without(&[Guard::OwnRecordIsMark], twice) > 0, "strict: {is_strict}");
+    }
 }

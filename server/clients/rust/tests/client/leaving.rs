@@ -470,3 +470,26 @@ async fn a_connection_ends_with_the_runtime_that_made_it_and_the_next_call_knows
     let is_away = matches!(error, ClientError::Unreachable { .. } | ClientError::Lost { .. });
     assert!(is_away, "{error:?} of {addr}");
 }
+
+/// Begins a search in a runtime of its own, which nobody drives any more.
+fn begin_search_elsewhere(client: &xuid_client::Client) -> tokio::runtime::Runtime {
+    let client = client.clone();
+    let begin = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let call = async { tokio::time::timeout(Duration::from_millis(50), client.next(Order::Any)).await };
+        assert!(runtime.block_on(call).is_err());
+        runtime
+    };
+    std::thread::spawn(begin).join().unwrap()
+}
+
+#[tokio::test]
+async fn a_search_that_went_with_its_runtime_is_begun_anew() {
+    let fake = Fake::start(1).await;
+    let client = fake.lost_by(quick()).await;
+    begin_search_elsewhere(&client).shutdown_background();
+    drop(fake.accept().await);
+    let server = async { fake.greet().await.serve(7).await };
+    let (next, ()) = soon(async { tokio::join!(client.next(Order::Any), server) }).await;
+    assert_eq!(next.unwrap(), 7);
+}
