@@ -1,13 +1,13 @@
 // Ids asked for ahead of need.
 //
-//   server --- RUNS, several in flight ---> #put: runs, oldest first
+//   server --- RUNS, several in flight ---> #put: replies, oldest first, of some runs each
 //                                             |  #open: as many as leave something for the next look at the level
 //                                           the open piece: a hit is one look at the clock and one addition
 //                                             |
 //                                           take, takeMany, next, for await
 //
 // Invariants
-// - P1 an id is in one place: in flight, in #runs, in the open piece, handed out or wasted;
+// - P1 an id is in one place: in flight, in #replies, in the open piece, handed out or wasted;
 // - P2 no id is handed out at `maxAgeMs` or later after it was asked for, by the clock that is never set and by that of
 //   the wall, which also counts the time in which the machine was suspended; so none is 2 s after its reply arrived;
 // - P3 what is held is void at once when the client is closed, or meets a server of another cluster.
@@ -59,8 +59,8 @@ export class Prefetch {
   #askedWall = 0;
   #looked = -1;
   #generation;
-  /** Runs behind the open piece, oldest first, and how many ids they hold. */
-  #runs = [];
+  /** Replies behind the open piece, oldest first, and how many ids they hold. One of opaque ids has a run for each. */
+  #replies = [];
   #held = 0;
   /** Ids asked for and not answered yet, refills of them, and the number below which more are asked for. */
   #coming = 0;
@@ -146,7 +146,7 @@ export class Prefetch {
     this.#looked = wall;
     if (this.#client.generation !== this.#generation) {
       this.#generation = this.#client.generation;
-      this.#drop(this.#runs.length);
+      this.#drop(this.#replies.length);
       this.#left = 0;
       return;
     }
@@ -155,7 +155,10 @@ export class Prefetch {
       this.#grewOld = true;
     }
     let old = 0;
-    while (old < this.#runs.length && this.#isOld(this.#runs[old].asked, this.#runs[old].wall, time, wall)) old += 1;
+    for (const { asked, wall: askedWall } of this.#replies) {
+      if (!this.#isOld(asked, askedWall, time, wall)) break;
+      old += 1;
+    }
     if (old > 0) {
       this.#drop(old);
       this.#grewOld = true;
@@ -167,27 +170,33 @@ export class Prefetch {
   }
 
   #drop(count) {
-    for (const { left } of this.#runs.splice(0, count)) this.#held -= left;
+    for (const { left } of this.#replies.splice(0, count)) this.#held -= left;
   }
 
   /** Opens a piece of the oldest run, up to where more is to be asked for; asks for it there. */
   #open() {
-    const run = this.#runs[0];
-    if (run !== undefined) {
-      const piece = this.#held > this.#low ? Math.min(run.left, this.#held - this.#low + 1) : run.left;
-      this.#id = run.next;
-      this.#stride = run.stride;
+    const reply = this.#replies[0];
+    if (reply !== undefined) {
+      const { first, count, stride } = reply.runs[reply.at];
+      const left = count - reply.used;
+      const piece = this.#held > this.#low ? Math.min(left, this.#held - this.#low + 1) : left;
+      this.#id = first + BigInt(reply.used) * stride;
+      this.#stride = stride;
       this.#left = piece;
-      this.#asked = run.asked;
-      this.#askedWall = run.wall;
-      run.left -= piece;
-      if (run.left === 0) this.#runs.shift();
-      else run.next += BigInt(piece) * run.stride;
+      this.#asked = reply.asked;
+      this.#askedWall = reply.wall;
+      reply.used += piece;
+      reply.left -= piece;
+      if (reply.used === count) {
+        reply.at += 1;
+        reply.used = 0;
+      }
+      if (reply.left === 0) this.#replies.shift();
       this.#held -= piece;
       this.#taken += piece;
     }
     if (this.#held + this.#coming < this.#low) this.#refill();
-    return run !== undefined;
+    return reply !== undefined;
   }
 
   /** Asks for as much as is missing. */
@@ -219,21 +228,24 @@ export class Prefetch {
     const request = { ...this.#request, count, order: 0, waitMs: REFILL_WAIT_MS };
     this.#coming += count;
     this.#refills += 1;
+    let runs;
     try {
       // What takes longer than an id may be old is of no use.
-      const runs = await this.#client.ahead(request, this.#options.maxAgeMs, () => {
+      runs = await this.#client.ahead(request, this.#options.maxAgeMs, () => {
         dated.time = now();
         dated.wall = Date.now();
       });
-      this.#settled(count);
-      this.#size.answered(now() - dated.time);
-      this.#retries = this.#client.retries();
-      this.#failure = undefined;
-      if (generation === this.#client.generation) this.#put(runs, dated);
     } catch (error) {
       this.#settled(count);
       this.#fail(count, error, failures === this.#failures);
+      this.#serve();
+      return;
     }
+    this.#settled(count);
+    this.#size.answered(now() - dated.time);
+    this.#retries = this.#client.retries();
+    this.#failure = undefined;
+    if (generation === this.#client.generation) this.#put(runs, dated);
     this.#serve();
   }
 
@@ -244,11 +256,11 @@ export class Prefetch {
 
   /** In the order in which they were asked for, which is not always that in which they come. */
   #put(runs, { time, wall }) {
-    let place = this.#runs.length;
-    while (place > 0 && this.#runs[place - 1].asked > time) place -= 1;
-    const dated = runs.map(({ first, count, stride }) => ({ next: first, left: count, stride, asked: time, wall }));
-    this.#runs.splice(place, 0, ...dated);
-    for (const { left } of dated) this.#held += left;
+    let place = this.#replies.length;
+    while (place > 0 && this.#replies[place - 1].asked > time) place -= 1;
+    const left = runs.reduce((sum, { count }) => sum + count, 0);
+    this.#replies.splice(place, 0, { runs, at: 0, used: 0, left, asked: time, wall });
+    this.#held += left;
     // They may be old already.
     this.#looked = -1;
   }

@@ -316,3 +316,15 @@ test('the level follows the use up within a dozen refills, and down again', () =
   assert.ok(hot > 450_000 && hot < 550_000, `${hot}`);
   assert.equal(looks(1_000, 3), 16);
 });
+
+test('a refill of as many runs as ids, as of a server whose ids are opaque, is held like any other', async (t) => {
+  const { client, peer } = await pair(t, {}, { face: 2 });
+  const source = client.prefetch({ least: 131_072 });
+  const asked = await peer.ask();
+  const { count } = asked.body;
+  assert.equal(count, 131_072);
+  peer.answer(asked, { count, runs: Array.from({ length: count }, (_, at) => ({ first: BigInt(at), count: 1, stride: 1 })) });
+  assert.equal(await soon(source.next()), 0n);
+  assert.equal(source.held, 131_071);
+  assert.equal(source.failure, undefined);
+});
