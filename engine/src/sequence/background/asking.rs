@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::teller::{Raise, Teller};
 use super::witness::{Shown, Thrown, refusals, show};
 use crate::clock::SECOND;
+use crate::registry::ReadError;
 use crate::registry::sequences::{NO_SEQUENCE, answers};
 use crate::sequence::chain::line::Wakers;
 use crate::sequence::chain::span::Span;
@@ -52,7 +53,9 @@ impl Teller {
         if asked.is_empty() || !self.is_witness_there(&asked, boot) {
             return;
         }
-        self.note_own_records(&asked);
+        if let Err(why) = self.note_own_records(&asked) {
+            return self.wait_for_witness(&why, &asked, boot);
+        }
         let asks: Vec<Ask> = asked.iter().map(|asked| asked.ask.clone()).collect();
         let leaps = self.hub.leaps();
         if self.is_child() {
@@ -142,11 +145,16 @@ impl Teller {
             return true;
         }
         let Err(why) = self.look_at_witness(asked[0].ask.name.as_str()) else { return true };
-        self.witness_failed(&why, boot);
+        self.wait_for_witness(&why, asked, boot);
+        false
+    }
+
+    /// They are asked for again once the witness is there.
+    fn wait_for_witness(&mut self, why: &str, asked: &[Asked], boot: u64) {
+        self.witness_failed(why, boot);
         for asked in asked {
             self.again(&asked.named);
         }
-        false
     }
 
     /// Whether the witness answers; else why it does not.
@@ -199,15 +207,19 @@ impl Teller {
     }
 
     /// What a witness of one host saw before a grant is asked for, the store had granted by then: a mark of it, which this process
-    /// may not know, or not any more. What other hosts were granted below it, or above it, the witness does not know.
-    fn note_own_records(&mut self, asked: &[Asked]) {
+    /// may not know, or not any more. What other hosts were granted below it, or above it, the witness does not know. Where it is
+    /// away, the error says why.
+    fn note_own_records(&mut self, asked: &[Asked]) -> Result<(), String> {
         let is_needed =
             self.witnesses && !self.is_witness_shared && !self.is_accepted && Guard::OwnRecordIsMark.holds();
-        let Some(records) = self.records.as_mut().filter(|_| is_needed) else { return };
+        let Some(records) = self.records.as_mut().filter(|_| is_needed) else { return Ok(()) };
         let names: Vec<&str> = asked.iter().map(|asked| asked.ask.name.as_str()).collect();
         let mut found = Vec::with_capacity(names.len());
         records.read(&names, &mut found);
         for (asked, found) in asked.iter().zip(found) {
+            if let Err(error @ (ReadError::Unavailable { .. } | ReadError::Foreign { .. })) = &found {
+                return Err(error.to_string());
+            }
             // Not what a person said of it after a fence of the registry, nor the mark of a registry that was the store once.
             let seen = found
                 .ok()
@@ -216,6 +228,7 @@ impl Teller {
             let mut state = asked.named.lock();
             state.mark = state.mark.max(seen.map_or(0, |record| record.value));
         }
+        Ok(())
     }
 
     /// Whether the store answered at all.

@@ -17,7 +17,7 @@ use crate::sys::guards::Guard;
 const REMEMBERED: u64 = SECOND;
 
 /// How long it is remembered at most that there is no room for a name.
-const LONGEST_PAUSE: u64 = 60 * SECOND;
+const LONGEST_PAUSE_S: u32 = 60;
 
 impl Teller {
     pub(super) fn without_grant(
@@ -133,12 +133,13 @@ impl Teller {
 
     /// The same of one for which there is no room: each try costs a grant, so it is tried seldom.
     pub(super) fn refuse_without_room(named: &Named, why: &str, boot: u64) {
-        let pause = match named.lock().standing {
-            Standing::NoRoom { pause, .. } => (2 * pause).min(LONGEST_PAUSE),
-            _ => REMEMBERED,
+        let pause_s = match named.lock().standing {
+            Standing::NoRoom { pause_s, .. } => (2 * pause_s).min(LONGEST_PAUSE_S),
+            _ => 1,
         };
-        let error = SequenceError::store_away(Duration::from_nanos(pause));
-        Self::refuse_as(named, why, Standing::NoRoom { until: boot + pause, pause }, error);
+        let error = SequenceError::store_away(Duration::from_secs(pause_s.into()));
+        let until = boot + u64::from(pause_s) * SECOND;
+        Self::refuse_as(named, why, Standing::NoRoom { until, pause_s }, error);
     }
 
     fn refuse_as(named: &Named, why: &str, standing: Standing, error: SequenceError) {

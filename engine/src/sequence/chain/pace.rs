@@ -7,6 +7,7 @@
 //!   step, which is learnt by it. That bounds what a crash loses;
 //! - I2 after an outcome that is not known the least is asked for (Q2).
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use crate::clock::{SECOND, nanos};
@@ -30,7 +31,7 @@ pub(crate) struct Pace {
     /// What was taken in all, as it was noted last.
     total: u64,
     /// Boot time of the first note.
-    since: Option<u64>,
+    since: Option<NonZeroU64>,
     /// Boot time of the last note.
     noted: u64,
     /// Boot time of the last note of something that was taken, or of the first note.
@@ -108,7 +109,7 @@ impl Pace {
         if self.since.is_none() || taken > 0 {
             self.taken_at = boot;
         }
-        let since = *self.since.get_or_insert(boot);
+        let since = self.since.get_or_insert(NonZeroU64::new(boot).unwrap_or(NonZeroU64::MIN)).get();
         self.seconds.add(boot / SECOND, taken);
         // They were taken at some time since the last note. As of the earliest, or it would count for too long (I1).
         let earliest = if Guard::TakenAsOfEarliest.holds() { self.noted.max(since) } else { boot };
@@ -116,9 +117,14 @@ impl Pace {
         self.noted = self.noted.max(boot);
     }
 
+    /// The time since the first note.
+    fn age(&self, boot: u64) -> u64 {
+        boot.saturating_sub(self.since.map_or(boot, NonZeroU64::get))
+    }
+
     /// Ids a second over the last ten seconds, or since the first note.
     pub(crate) fn rate(&self, boot: u64) -> f64 {
-        let age = boot.saturating_sub(self.since.unwrap_or(boot));
+        let age = self.age(boot);
         let seconds = (age as f64 / SECOND as f64).clamp(1.0, RATE_SECONDS as f64);
         self.seconds.sum(boot / SECOND) as f64 / seconds
     }
@@ -142,7 +148,7 @@ impl Pace {
 
     /// How many ids last for the `hold` at the present rate.
     fn lasting(&self, boot: u64, hold: Duration) -> u64 {
-        let age = boot.saturating_sub(self.since.unwrap_or(boot)).clamp(SECOND, RATE_SECONDS * SECOND);
+        let age = self.age(boot).clamp(SECOND, RATE_SECONDS * SECOND);
         let ids = u128::from(self.seconds.sum(boot / SECOND)) * hold.as_nanos() / u128::from(age);
         u64::try_from(ids).unwrap_or(u64::MAX)
     }

@@ -168,7 +168,8 @@ impl Hub {
         self.names.find_or_make(name, || {
             let places = match within.filter(|_| !self.names.remembers(name)) {
                 Some(within) => {
-                    Some((self.untold.take().ok_or_else(later)?, within.take().ok_or_else(later)?))
+                    let all = self.untold.take().ok_or_else(later)?;
+                    Some(Box::new((all, within.take().ok_or_else(later)?)))
                 }
                 None => None,
             };

@@ -71,7 +71,7 @@ pub(crate) struct State {
     pub(crate) in_doubt: bool,
     /// Of one that a stranger brought up, as long as the store told nothing of it, or that it is not there: a place among all of these, and
     /// one among the stranger's.
-    pub(crate) untold: Option<(Untold, Untold)>,
+    pub(crate) untold: Option<Box<(Untold, Untold)>>,
     pub(crate) books: Books,
 }
 
@@ -93,7 +93,7 @@ pub(crate) enum Standing {
     /// The witness has no room for it. It is asked for again after a pause, which grows.
     NoRoom {
         until: u64,
-        pause: u64,
+        pause_s: u32,
     },
 }
 

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::task::{Context, Poll, Waker};
 
 use super::*;
+use crate::registry::sequences::memory::RecordFault;
 use crate::sequence::Demand;
 
 /// One server, its way to the database, and its sequence.
@@ -119,6 +120,11 @@ fn beside_a_witness_of_its_own_a_process_uses_no_grant_below_its_own_where_a_per
 /// Ids that came twice where a dump is put back, whose identity is the same, between two lives of two hosts, of which the first ones
 /// left nothing of the name: they were killed, or it is strict and they stopped.
 fn twice_of_a_dump_between_lives(is_strict: bool) -> usize {
+    twice_of_a_dump_where(is_strict, |_| {})
+}
+
+/// The same, where something happens to the first host's witness between its lives.
+fn twice_of_a_dump_where(is_strict: bool, between: impl Fn(&MemoryRecords)) -> usize {
     let world = World::new();
     world.create("a", SequenceSettings { strict: is_strict, ..SequenceSettings::default() });
     world.database.store(0).record_identity().unwrap();
@@ -140,6 +146,7 @@ fn twice_of_a_dump_between_lives(is_strict: bool) -> usize {
         }
     }
     world.database.restore(0, &dump);
+    between(&witnesses[0]);
     let (a, _sequences, mut teller) = life(0);
     let mut call = Box::pin(a.request(Demand::ordered(1), LONG));
     for _ in 0..10 {
@@ -160,4 +167,12 @@ fn a_dump_that_is_put_back_between_lives_is_noticed_by_what_a_witness_of_one_hos
         assert_eq!(twice(), 0, "strict: {is_strict}");
         assert!(Guard::without(&[Guard::OwnRecordIsMark], twice) > 0, "strict: {is_strict}");
     }
+}
+
+/// Another process kept the file's lock for just too long, say: what can't be read before a grant tells no less than what is read
+/// behind it.
+#[test]
+fn a_witness_of_one_host_that_is_away_before_the_grant_and_back_behind_it_does_not_hide_a_dump() {
+    let away = |records: &MemoryRecords| records.fail([RecordFault::Away]);
+    assert_eq!(twice_of_a_dump_where(false, away), 0);
 }
