@@ -3,6 +3,7 @@
 
 pub(crate) mod atomics;
 pub(crate) mod boot;
+pub(crate) mod checksum;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "zookeeper"))]
 pub(crate) mod client_thread;
 #[cfg(any(test, feature = "crash-points"))]

@@ -1,7 +1,6 @@
 //! `xuid next`.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -12,16 +11,13 @@ use xuid_protocol::{ClusterId, Order, SequenceName};
 
 use super::{OrderArg, servers};
 use crate::commands::connection::{Connection, Ended};
-use crate::config::TlsArgs;
+use crate::config::{LEAST_IDLE, TlsArgs};
 use crate::net::runtime;
 use crate::text::form::FormArgs;
 use crate::text::stdout::Printer;
 
 /// Ids of one request: some ten milliseconds of one worker's ids, so that a long list comes steadily.
 const PIECE: u32 = 32_768;
-
-/// The shortest idle time of a server (`idle`).
-const LEAST_IDLE: Duration = Duration::from_secs(1);
 
 /// `xuid next`.
 #[derive(Debug, clap::Args)]
@@ -101,7 +97,8 @@ pub(super) struct Source {
     /// The server of the connection.
     at: usize,
     connection: Connection,
-    /// Whether this connection has answered, or was made long ago: one that ends sooner is not made again.
+    /// Whether this connection has answered, and when it was made: one that ends before the one, and soon after the other, is not made
+    /// again.
     answered: bool,
     made: Instant,
 }
@@ -202,50 +199,5 @@ pub(super) async fn reach(
             Err(error) if tries.len() == 0 => bail!("{error:#}; before that: {}", before.join("; ")),
             Err(error) => before.push(format!("{error:#}")),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpListener;
-    use tokio::time::{sleep, timeout};
-    use xuid_protocol::{HelloReply, Limits, reply_hello};
-
-    use super::*;
-
-    /// As behind a proxy that has less patience than the server.
-    #[tokio::test]
-    async fn a_server_that_ends_each_connection_behind_a_question_is_not_asked_for_ever() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        // It ends with the test.
-        tokio::spawn(async move {
-            while let Ok((mut stream, _)) = listener.accept().await {
-                let (mut seen, mut hello) = (vec![0; 4096], Vec::new());
-                let _preface_and_hello = stream.read(&mut seen).await;
-                let reply = HelloReply {
-                    version: 1,
-                    features: 0,
-                    cluster: ClusterId::ANY,
-                    epoch_ms: 0,
-                    tick_us: 1_000,
-                    time_bits: 41,
-                    worker_bits: 10,
-                    sequence_bits: 12,
-                    face: 0,
-                    limits: Limits::default(),
-                    server: "a proxy",
-                };
-                reply_hello(&mut hello, 1, &reply);
-                let _written = stream.write_all(&hello).await;
-                let _request = stream.read(&mut seen).await;
-                sleep(LEAST_IDLE + Duration::from_millis(100)).await;
-            }
-        });
-        let mut source = Source::connect(vec![address], None).await.unwrap();
-        let asked = timeout(Duration::from_secs(10), source.ids(1, Order::Any)).await;
-        let error = asked.expect("it is asked again and again").unwrap_err();
-        assert!(error.is::<Ended>(), "{error:#}");
     }
 }

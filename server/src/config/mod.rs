@@ -27,7 +27,7 @@ pub(crate) use fuzzing::file as read_file;
 pub(crate) use log_filter::log_of_environment;
 pub(crate) use secrets::opaque_key::OpaqueKey;
 pub(crate) use sequences::{SequenceSettings, SequenceStore, Witness};
-pub(crate) use settings::{RegistrySetting, Settings, layout_said};
+pub(crate) use settings::{LEAST_IDLE, RegistrySetting, Settings, layout_said};
 pub(crate) use shown::{Found, Shown, shown};
 pub(crate) use sources::Flags;
 pub(crate) use tls::{ServerTls, TlsArgs};

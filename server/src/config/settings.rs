@@ -20,6 +20,9 @@ use super::values::{self, address, between, cores, duration, number};
 use crate::text::exit::usage;
 use crate::text::logs::LogFormat;
 
+/// The shortest idle time of a server (`idle`).
+pub(crate) const LEAST_IDLE: Duration = Duration::from_secs(1);
+
 /// A hundred years: more than a layout's 41 bits of milliseconds hold.
 const CENTURY: Duration = Duration::from_hours(100 * 366 * 24);
 
@@ -128,7 +131,7 @@ impl Settings {
             drift: from.required("drift", between(Duration::ZERO, minute))?,
             max_forward: from
                 .required("max_forward", between(Duration::from_millis(100), Duration::from_secs(100)))?,
-            idle: from.required("idle", between(second, Duration::from_hours(24)))?,
+            idle: from.required("idle", between(LEAST_IDLE, Duration::from_hours(24)))?,
             drain: from.required("drain", between(Duration::ZERO, Duration::from_hours(1)))?,
             lame_duck: from.required("lame_duck", between(Duration::ZERO, Duration::from_hours(1)))?,
             max_connections: from

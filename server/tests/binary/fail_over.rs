@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
 
 use xuid_protocol::{ClusterId, Header, HelloReply, Limits, Op, reply_hello};
 
@@ -12,13 +13,18 @@ type Answers = &'static [[u64; 2]];
 
 /// A server whose ids are these, a list for each connection.
 fn server(connections: &'static [Answers]) -> SocketAddr {
+    server_that_waits(connections, Duration::ZERO)
+}
+
+/// The same, which takes its time before it ends a connection on which there is a request still.
+fn server_that_waits(connections: &'static [Answers], wait: Duration) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || connections.iter().try_for_each(|answers| serve(&listener, answers)));
+    std::thread::spawn(move || connections.iter().try_for_each(|answers| serve(&listener, answers, wait)));
     address
 }
 
-fn serve(listener: &TcpListener, answers: Answers) -> io::Result<()> {
+fn serve(listener: &TcpListener, answers: Answers, wait: Duration) -> io::Result<()> {
     let (mut stream, _) = listener.accept()?;
     // Each is one write of a client that waits for the reply.
     let mut request = [0; 4096];
@@ -48,6 +54,7 @@ fn serve(listener: &TcpListener, answers: Answers) -> io::Result<()> {
         stream.write_all(&out)?;
     }
     let _array = stream.read(&mut request)?;
+    std::thread::sleep(wait);
     Ok(())
 }
 
@@ -73,4 +80,18 @@ fn an_ordered_list_ends_with_a_reason_where_another_connection_answers_with_less
     let json = stdout(&list(risen, "ordered", &["--json"]));
     assert_eq!(json, "[\"10\", \"11\", \"12\", \"13\", \"14\", \"15\"]\n");
     assert_eq!(stdout(&list(&[&[[10, 11]], &[[1, 2], [3, 4]]], "any", &[])).lines().count(), 6);
+}
+
+/// As what stands between ends connections on which nothing comes for some seconds, in front of a server that has no ids yet.
+#[test]
+fn a_question_that_is_ended_without_an_answer_is_not_asked_for_ever() {
+    // One that was answered is asked for once more, and no oftener.
+    let cases: [&'static [Answers]; 2] = [&[&[], &[], &[], &[]], &[&[[10, 11]], &[], &[], &[]]];
+    for connections in cases {
+        // Longer than the shortest idle time of a server.
+        let address = server_that_waits(connections, Duration::from_millis(1_200)).to_string();
+        let (code, said) = failure(&run(&["next", "-n", "4", "--server", &address]));
+        let words = format!("{address} closed the connection");
+        assert!(code == Some(1) && said.contains(&words), "{code:?}: {said}");
+    }
 }

@@ -10,7 +10,7 @@ use super::disk::{Disk, FileDisk, FileIdentity};
 use super::error::LocalError;
 use super::format::{Geometry, Kind, NO_SPILL, Pair, PairFlaw, Place, Row};
 use super::header::FileKind;
-use super::high_water::HighWater;
+use super::high_water::{Back, HighWater};
 use super::hints::{self, FolderHints};
 use super::records::{all_pairs, read_header};
 use super::{genesis, seat, versioned};
@@ -145,7 +145,7 @@ pub fn inspect(folder: &Path) -> Result<Inspection, LocalError> {
     let (workers, marks) = (look(Kind::Worker), look(Kind::Mark));
     let geometry = pair.header.geometry();
     findings.extend(strange(geometry, Kind::Worker, &workers).chain(strange(geometry, Kind::Mark, &marks)));
-    findings.extend(went_back(&known, workers.iter().chain(&marks)));
+    findings.extend(went_back(&known, workers.iter().chain(&marks), |_| true));
     let mut live = seat::live(folder, None);
     let workers = geometry.numbers(Kind::Worker).zip(workers).map(|(worker, pair)| WorkerEntry {
         worker,
@@ -162,17 +162,22 @@ pub fn inspect(folder: &Path) -> Result<Inspection, LocalError> {
     Ok(Inspection { path, genesis: pair.header.genesis, workers, marks, findings })
 }
 
-/// The records that say less than was known of them.
-fn went_back<'a>(
+/// The records that say less than was known of them, and those whose place the file does not have.
+pub(super) fn went_back<'a>(
     known: &[Row],
     pairs: impl Iterator<Item = &'a Result<Pair, PairFlaw>>,
+    has_place: impl Fn(Place) -> bool,
 ) -> impl Iterator<Item = Finding> {
     let mut high_water = HighWater::default();
     pairs.flatten().for_each(|pair| high_water.settle(&pair.row));
     // Several processes may have known the same.
     let found: BTreeMap<String, String> = known
         .iter()
-        .filter_map(|row| Some((row.place.to_string(), high_water.compare(row).err()?.found())))
+        .filter_map(|row| {
+            let compared =
+                if has_place(row.place) { high_water.compare(row) } else { Err(Back::absent(row)) };
+            Some((row.place.to_string(), compared.err()?.found()))
+        })
         .collect();
     found.into_iter().map(|(what, how)| Finding::Restored { what, how })
 }

@@ -22,6 +22,7 @@ use zookeeper_client::Stat;
 use super::inspect::Era;
 use super::znode::wall_ms;
 use crate::registry::ClusterId;
+use crate::sys::checksum::{split_checksum, with_checksum};
 use crate::sys::deferred_log;
 use crate::sys::guards::Guard;
 
@@ -32,9 +33,6 @@ const VERSION: u32 = 3;
 
 /// So far a host's clock and the ensemble's may be apart for an era's time to count. Two fences are further apart.
 const AGREED_MS: u64 = 2_000;
-
-/// Hexadecimal digits before the rest of the file.
-const CHECKSUM_DIGITS: usize = 8;
 
 /// Nodes remembered in a folder: those that this process wrote last. A process writes to its workers and its spill's
 /// mark, and changes a worker rarely.
@@ -311,9 +309,8 @@ impl SeenFile {
         let write = || {
             let beside = path.with_added_extension("new");
             let json = serde_json::to_vec(self)?;
-            let checksum = format!("{:08x}\n", crc32c::crc32c(&json));
             let mut file = xuid_spill::file_options(&beside).create(true).truncate(true).open(&beside)?;
-            file.write_all(&[checksum.into_bytes(), json].concat())?;
+            file.write_all(&with_checksum(json))?;
             std::fs::rename(&beside, path)
         };
         if let Err(error) = write() {
@@ -329,9 +326,7 @@ impl SeenFile {
 /// What a file says, if that is what was written (I1).
 fn read(path: &Path) -> Option<SeenFile> {
     let bytes = xuid_spill::read_regular(path, MOST_BYTES).ok()?;
-    let (checksum, json) = bytes.split_at_checked(CHECKSUM_DIGITS)?;
-    let json = json.strip_prefix(b"\n")?;
-    let sound = *checksum == *format!("{:08x}", crc32c::crc32c(json)).as_bytes();
+    let (json, sound) = split_checksum(&bytes)?;
     if sound || !Guard::HintChecked.holds() { serde_json::from_slice(json).ok() } else { None }
 }
 

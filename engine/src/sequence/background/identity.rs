@@ -18,15 +18,13 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::sequence::store::Identity;
+use crate::sys::checksum::{split_checksum, with_checksum};
 use crate::sys::draft;
 use crate::sys::guards::Guard;
 
 const NAME: &str = "sequences.store";
 const MOST_BYTES: usize = 64 * 1024;
 const VERSION: u32 = 1;
-
-/// Digits and the end of their line, before the rest of the file.
-const CHECKSUM: usize = 9;
 
 /// What is written of a witness that is not there.
 pub(crate) const NO_WITNESS: &str = "none";
@@ -268,9 +266,7 @@ impl KnownIdentity {
         if let Some(folder) = &self.folder {
             let (mut file, beside) = draft::make(folder, NAME)?;
             let mut write = || {
-                let json = serde_json::to_vec(&kept)?;
-                let checksum = format!("{:08x}\n", crc32c::crc32c(&json));
-                file.write_all(&[checksum.into_bytes(), json].concat())?;
+                file.write_all(&with_checksum(serde_json::to_vec(&kept)?))?;
                 file.sync_all()?;
                 std::fs::rename(&beside, folder.join(NAME))?;
                 draft::sync_folder(folder)
@@ -302,12 +298,9 @@ fn checked(bytes: &[u8]) -> io::Result<&[u8]> {
     if bytes.starts_with(b"{") {
         return Ok(bytes);
     }
-    let sound = |(checksum, json): (&[u8], &'_ [u8])| {
-        *checksum == *format!("{:08x}\n", crc32c::crc32c(json)).as_bytes()
-    };
-    let parts = bytes.split_at_checked(CHECKSUM).filter(|parts| sound(*parts));
     let text = "its checksum does not fit: it is damaged. Remove it, and run `xuid sequence fence`";
-    parts.map(|(_, json)| json).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, text))
+    let json = split_checksum(bytes).filter(|(_, sound)| *sound).map(|(json, _)| json);
+    json.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, text))
 }
 
 /// Whether a fence is told of that is later than the one that was told of before.
@@ -326,6 +319,11 @@ mod tests {
 
     fn identity(current: &str, recorded: Option<&str>) -> Identity {
         Identity { current: current.to_owned(), recorded: recorded.map(str::to_owned), fenced: None }
+    }
+
+    /// A life of the folder, beside that witness.
+    fn life(folder: &Path, witness: &str) -> KnownIdentity {
+        KnownIdentity::open(Some(folder)).unwrap().with_witness(Some(witness.to_owned()))
     }
 
     #[test]
@@ -450,9 +448,7 @@ mod tests {
     #[test]
     fn a_time_that_could_not_be_read_before_is_no_fence() {
         let folder = tempfile::tempdir().unwrap();
-        let open = |witness: &str| {
-            KnownIdentity::open(Some(folder.path())).unwrap().with_witness(Some(witness.to_owned()))
-        };
+        let open = |witness| life(folder.path(), witness);
         open("zookeeper").learn(&identity("a", None)).unwrap();
         let mut known = open(NO_WITNESS);
         let is_other =
@@ -472,9 +468,7 @@ mod tests {
     #[test]
     fn the_first_fence_of_a_store_that_could_be_read_before_is_news() {
         let folder = tempfile::tempdir().unwrap();
-        let open = |witness: &str| {
-            KnownIdentity::open(Some(folder.path())).unwrap().with_witness(Some(witness.to_owned()))
-        };
+        let open = |witness| life(folder.path(), witness);
         open("zookeeper").learn(&identity("a", Some("a"))).unwrap();
         assert!(matches!(open(NO_WITNESS).shows(&identity("a", Some("a"))), Shows::Other(_)));
         assert_eq!(open(NO_WITNESS).shows(&fenced("a", "100")), Shows::Fenced);
@@ -484,9 +478,7 @@ mod tests {
     #[test]
     fn the_first_fence_of_a_store_that_could_be_read_later_is_news() {
         let folder = tempfile::tempdir().unwrap();
-        let open = |witness: &str| {
-            KnownIdentity::open(Some(folder.path())).unwrap().with_witness(Some(witness.to_owned()))
-        };
+        let open = |witness| life(folder.path(), witness);
         open("zookeeper").learn(&identity("a", None)).unwrap();
         open("zookeeper").learn(&identity("a", Some("a"))).unwrap();
         assert!(matches!(open(NO_WITNESS).shows(&identity("a", Some("a"))), Shows::Other(_)));
@@ -497,9 +489,7 @@ mod tests {
     #[test]
     fn a_store_that_lacks_the_fence_that_its_witness_needed_is_another_one() {
         let folder = tempfile::tempdir().unwrap();
-        let open = |witness: &str| {
-            KnownIdentity::open(Some(folder.path())).unwrap().with_witness(Some(witness.to_owned()))
-        };
+        let open = |witness| life(folder.path(), witness);
         open(NO_WITNESS).learn(&fenced("a", "100")).unwrap();
         open("local").learn(&fenced("a", "200")).unwrap();
         let known = || open("local");
@@ -521,9 +511,7 @@ mod tests {
     fn a_folder_of_before_notes_its_witness_with_the_next_grant() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join(NAME), br#"{"version":1,"identity":"a"}"#).unwrap();
-        let open = |witness: &str| {
-            KnownIdentity::open(Some(folder.path())).unwrap().with_witness(Some(witness.to_owned()))
-        };
+        let open = |witness| life(folder.path(), witness);
         open("local").learn(&identity("a", None)).unwrap();
         assert_eq!(open("local").shows(&identity("a", None)), Shows::Known);
         assert!(matches!(open(NO_WITNESS).shows(&identity("a", None)), Shows::Other(_)));
@@ -534,9 +522,7 @@ mod tests {
     #[test]
     fn a_file_with_a_flipped_bit_is_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let open = |witness: &str| {
-            KnownIdentity::open(Some(folder.path())).unwrap().with_witness(Some(witness.to_owned()))
-        };
+        let open = |witness| life(folder.path(), witness);
         open(NO_WITNESS).learn(&fenced("a", "1764328677.123")).unwrap();
         open("local").learn(&fenced("a", "1764328777.456")).unwrap();
         let path = folder.path().join(NAME);

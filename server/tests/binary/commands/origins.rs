@@ -1,30 +1,42 @@
 //! What is told of where ids came from.
 
 use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
 use std::process::Stdio;
 
 use crate::support::{Server, failure, get, run, stdout, until, xuid};
 
-#[test]
-fn where_many_ids_came_from_is_told_to_a_slow_reader_whatever_the_servers_idle_end() {
-    let home = tempfile::tempdir().unwrap();
-    let server = Server::start(home.path(), &["--idle", "1s"], &[]);
-    let address = server.addr.to_string();
-    let ids = home.path().join("ids");
-    // More than a pipe holds of what is told. The server knows these without a look into its folder.
-    std::fs::write(&ids, "4194304\n".repeat(5_000)).unwrap();
-    let mut command = xuid(&["provenance", "-", "--server", &address]);
+/// What these servers tell of the ids in a file to a reader that stands still behind the first line until all of them have ended
+/// their connections.
+fn told_over_idle_ends(ids: &Path, servers: &[Server]) -> String {
+    let mut command = xuid(&["provenance", "-"]);
+    for server in servers {
+        command.args(["--server", &server.addr.to_string()]);
+    }
     let piped =
-        command.stdin(std::fs::File::open(&ids).unwrap()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdin(std::fs::File::open(ids).unwrap()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = piped.spawn().unwrap();
     let mut out = BufReader::new(child.stdout.take().unwrap());
     let mut all = String::new();
     out.read_line(&mut all).unwrap();
     let is_gone = |line: &str| line == "xuid_connections_open 0";
-    until("the server has ended the connection", || get(server.admin, "/metrics").1.lines().any(is_gone));
+    for server in servers {
+        until("a server has ended the connection", || get(server.admin, "/metrics").1.lines().any(is_gone));
+    }
     out.read_to_string(&mut all).unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    all
+}
+
+#[test]
+fn where_many_ids_came_from_is_told_to_a_slow_reader_whatever_the_servers_idle_end() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path(), &["--idle", "1s"], &[]);
+    let ids = home.path().join("ids");
+    // More than a pipe holds of what is told. The server knows these without a look into its folder.
+    std::fs::write(&ids, "4194304\n".repeat(5_000)).unwrap();
+    let all = told_over_idle_ends(&ids, &[server]);
     assert_eq!(all.lines().filter(|line| line.starts_with("4194304 ")).count(), 5_000);
 }
 
@@ -73,25 +85,11 @@ fn what_cannot_be_read_of_where_an_id_came_from_is_told() {
 fn a_server_that_is_asked_late_for_the_first_time_is_connected_to_again() {
     let home = tempfile::tempdir().unwrap();
     let servers = [(); 2].map(|()| Server::start(home.path(), &["--idle", "1s"], &[]));
-    let [one, other] = servers.each_ref().map(|server| server.addr.to_string());
-    let issued = stdout(&run(&["next", "--server", &one]));
+    let issued = stdout(&run(&["next", "--server", &servers[0].addr.to_string()]));
     let ids = home.path().join("ids");
     // Of all but the last one the first server says that they were not issued, so the second one is not asked.
     std::fs::write(&ids, "4194304\n".repeat(5_000) + &issued).unwrap();
-    let mut command = xuid(&["provenance", "-", "--server", &one, "--server", &other]);
-    let piped =
-        command.stdin(std::fs::File::open(&ids).unwrap()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = piped.spawn().unwrap();
-    let mut out = BufReader::new(child.stdout.take().unwrap());
-    let mut all = String::new();
-    out.read_line(&mut all).unwrap();
-    assert!(all.contains("not issued"), "{all}");
-    let is_gone = |line: &str| line == "xuid_connections_open 0";
-    for server in &servers {
-        until("a server has ended the connection", || get(server.admin, "/metrics").1.lines().any(is_gone));
-    }
-    out.read_to_string(&mut all).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let all = told_over_idle_ends(&ids, &servers);
+    assert!(all.lines().next().unwrap().contains("not issued"), "{all}");
     assert_eq!(all.lines().count(), 5_001);
 }

@@ -1,15 +1,13 @@
 //! Looking at the records of names without using them: nothing is written, and no process waits for it.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::registry::local::disk::{Disk, FileDisk};
 use crate::registry::local::error::LocalError;
 use crate::registry::local::format::{Kind, Pair};
 use crate::registry::local::header::FileKind;
-use crate::registry::local::high_water::{Back, HighWater};
 use crate::registry::local::hints::{self, FolderHints};
-use crate::registry::local::inspect::Finding;
+use crate::registry::local::inspect::{Finding, went_back};
 use crate::registry::local::records::{pairs, read_header};
 use crate::registry::local::{genesis, opening};
 use crate::registry::printable;
@@ -83,18 +81,8 @@ pub fn inspect(folder: &Path) -> Result<Option<SequencesInspection>, LocalError>
             break;
         }
     }
-    let mut high_water = HighWater::default();
-    looked.iter().filter_map(|(_, pair)| pair.as_ref().ok()).for_each(|pair| high_water.settle(&pair.row));
-    // Several processes may have known the same.
-    let went_back: BTreeMap<String, String> = known
-        .iter()
-        .filter_map(|row| {
-            let is_there = table.geometry.position(row.place).is_some();
-            let compared = if is_there { high_water.compare(row) } else { Err(Back::absent(row)) };
-            Some((row.place.to_string(), compared.err()?.found()))
-        })
-        .collect();
-    findings.extend(went_back.into_iter().map(|(what, how)| Finding::Restored { what, how }));
+    let has_place = |place| table.geometry.position(place).is_some();
+    findings.extend(went_back(&known, looked.iter().map(|(_, pair)| pair), has_place));
     let header = pair.header.sequences;
     let mut records = Vec::new();
     for (place, pair) in looked {

@@ -33,14 +33,14 @@ fn nothing_is_opened_before_the_marks_of_all_tables_are_raised() {
     assert_eq!((recorded(&first, 0), recorded(&second, 0)), (Some("host 0".into()), Some("host 0".into())));
 }
 
-#[test]
-fn a_fence_that_another_host_answered_in_its_middle_opens_neither() {
+/// A database on whose first host a fence is refused, since the second one answers from this question on.
+fn fenced_while_another_host_answers(from: Asked) -> MemoryDatabase {
     let database = MemoryDatabase::new(2);
     with_row(&database, 1);
     let inner = with_row(&database, 0);
     let moved = inner.clone();
     let meddle = |asked| {
-        if asked == Asked::Raise {
+        if asked == from {
             moved.connect_to(1);
         }
         Ok(())
@@ -48,6 +48,12 @@ fn a_fence_that_another_host_answered_in_its_middle_opens_neither() {
     let refused = fence(&mut MeddledStore { inner, meddle, says_why: true }, &Fence::default());
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains("on host 0, and host 1 answers now"), "{refused}");
+    database
+}
+
+#[test]
+fn a_fence_that_another_host_answered_in_its_middle_opens_neither() {
+    let database = fenced_while_another_host_answers(Asked::Raise);
     assert_eq!((recorded(&database, 0), recorded(&database, 1)), (None, None));
 }
 
@@ -86,17 +92,5 @@ fn another_host_than_the_one_that_was_looked_at_is_not_fenced() {
 /// Its names are open now, and none of their marks was raised: that is told.
 #[test]
 fn a_fence_that_another_host_wrote_down_is_no_success() {
-    let database = MemoryDatabase::new(2);
-    with_row(&database, 1);
-    let inner = with_row(&database, 0);
-    let moved = inner.clone();
-    let meddle = |asked| {
-        if asked == Asked::Record {
-            moved.connect_to(1);
-        }
-        Ok(())
-    };
-    let refused = fence(&mut MeddledStore { inner, meddle, says_why: true }, &Fence::default());
-    let refused = refused.unwrap_err().to_string();
-    assert!(refused.contains("on host 0, and host 1 answers now"), "{refused}");
+    fenced_while_another_host_answers(Asked::Record);
 }
