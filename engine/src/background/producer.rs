@@ -8,12 +8,14 @@
 //!   older than two seconds of its own time (U7);
 //! - I3 it sleeps until something is due: an idle second costs one turn.
 
+mod lost;
+mod refills;
+mod stop;
+
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::task::Waker;
 use std::time::Duration;
-
-use xuid_spill::Extent;
 
 use crate::background::ledger::Ledger;
 use crate::background::log_once;
@@ -21,10 +23,8 @@ use crate::background::registry_thread::{Done, Job};
 use crate::background::windows::WindowKeeper;
 use crate::clock::engine_clock::{Now, Steps};
 use crate::clock::{SECOND, Verdict};
-use crate::id::run::Run;
 use crate::mint::gate::{Gate, Service, Trouble};
 use crate::mint::ticket::Voids;
-use crate::settings::{CALM_BLOCK, CALM_IDS, LONGEST_BLOCK, SLOTS};
 use crate::shared::EngineState;
 use crate::stats::counters::Tier;
 use crate::sys::atomics::lock;
@@ -36,10 +36,6 @@ use crate::tiers::ring::PARTITIONS;
 
 /// A burst counts as one for this long after a call last had to wait.
 const BURST: u64 = 50_000_000;
-
-/// So long a stop waits for a grant that is under way: ten times what a registry takes that is well, and a fifth of
-/// what the server lets its callers drain.
-const GRANT_WAIT: u64 = SECOND;
 
 /// The producer.
 pub(crate) struct Producer {
@@ -103,60 +99,6 @@ impl Producer {
             unsaid.say();
         }
         !self.shared.generation.forked()
-    }
-
-    /// The clean stop, with what is still on its way.
-    fn stop(&mut self) {
-        // A panic over an answer costs what that brought, and not the stop.
-        for step in [Self::await_grant, Self::collect] {
-            let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| step(self))).is_err();
-            // The wait runs wakers, and one of them may have forked. A child takes no lock: one that another thread
-            // held at the fork is never given back in it, and it would keep what it has of its parent's files locked
-            // for ever.
-            if self.shared.generation.forked() {
-                return;
-            }
-            if panicked {
-                deferred_log::log(|| {
-                    tracing::error!(
-                        "the producer panicked over an answer at its stop; ids of it may be wasted"
-                    );
-                });
-                self.shared.panics.add(1);
-                self.count_lost();
-            }
-        }
-        self.finish();
-    }
-
-    /// A grant that is under way moves the spill's mark whether the engine waits for it or not, and no process reads
-    /// what lies below the mark.
-    fn await_grant(&mut self) {
-        self.await_grant_by(|done, left| done.recv_timeout(left).ok());
-    }
-
-    /// `next` gives the registry thread's next answer within what is left of the wait. A test that drives the engine by
-    /// hand does the job there: no other thread does.
-    pub(crate) fn await_grant_by(&mut self, mut next: impl FnMut(&Receiver<Done>, Duration) -> Option<Done>) {
-        let until = self.shared.clock.read().boot + GRANT_WAIT;
-        if self.reserve.is_granting() {
-            // Callers need not wait for it.
-            let mut gate = lock(&self.shared.gate);
-            let (now, service) = (gate.clock.now(), gate.close());
-            drop(gate);
-            let woken = self.account(service, &now);
-            wake(woken, &self.shared.generation);
-        }
-        while self.reserve.is_granting() && !self.shared.generation.forked() {
-            let left = until.saturating_sub(self.shared.clock.read().boot);
-            let Some(done) = next(&self.done, Duration::from_nanos(left)) else {
-                deferred_log::log(|| {
-                    tracing::warn!("the registry has not answered a grant: its ids are lost if it was made");
-                });
-                return;
-            };
-            self.take_in(vec![done], until - GRANT_WAIT);
-        }
     }
 
     /// One round. A panic in it is a defect; it must not end the refills of everybody. What the turn had in its hands
@@ -326,97 +268,6 @@ impl Producer {
         service.woken
     }
 
-    /// Once a second: what is older than a second makes way for what is fresh.
-    /// `keep`: what leaves ring and queue stays in memory.
-    fn turn_over(&mut self, fresh: Vec<Extent>, tick: u64, keep: bool) {
-        if Guard::TurnOverVoids.holds() {
-            self.shared.void_runs();
-        }
-        let layout = self.shared.layout;
-        let mut all: Vec<Extent> = fresh;
-        all.extend(self.reserve.fresh.drain());
-        let mut sweep = |run: Run| all.push(run.into_extent());
-        while let Some(block) = self.shared.pop_queue() {
-            sweep(block.into_run());
-        }
-        for partition in 0..PARTITIONS {
-            self.ledger.sweep(&self.shared.ring, partition, &mut sweep);
-        }
-        // The newest second stays in memory, as far as the ring holds it.
-        let youngest = tick.saturating_sub(layout.ticks_in_ns(SECOND)) * layout.stride();
-        let mut room = CALM_IDS;
-        all.sort_unstable_by_key(|extent| std::cmp::Reverse(extent.first));
-        let (mut staying, mut leaving) = (Vec::new(), Vec::new());
-        for extent in all {
-            let (old, new) = split_newest(&extent, youngest, room, layout.stride());
-            leaving.extend(old);
-            if let Some(new) = new {
-                room -= new.ids();
-                staying.push(new);
-            }
-        }
-        staying.into_iter().rev().for_each(|extent| self.reserve.fresh.push(extent));
-        crash_point!(TurnedOver);
-        if keep {
-            self.reserve.put_by(leaving);
-        } else {
-            // What earlier bursts put by survives a crash on disk only.
-            leaving.extend(self.reserve.take_put_by());
-            self.reserve.put_away(leaving);
-        }
-    }
-
-    /// Tops the queue up and refills the partitions that were asked for, or all of them.
-    fn refill(&mut self, tick: u64, burst: bool, all: bool) {
-        let shared = self.shared.clone();
-        let wanted: Vec<usize> =
-            (0..PARTITIONS).filter(|partition| all || shared.ring.is_asked(*partition)).collect();
-        if wanted.is_empty() {
-            return;
-        }
-        let at_hand = if burst { self.reserve.held() } else { self.reserve.fresh.ids() };
-        let longest = block_len(at_hand + shared.queue.len() as u64 * CALM_BLOCK)
-            .min(shared.settings.tiers.longest_run);
-        self.top_up(tick, burst, longest);
-        for partition in wanted {
-            if Guard::AnswerFirst.holds() {
-                shared.ring.answer(partition);
-            }
-            let (reserve, ledger) = (&mut self.reserve, &self.ledger);
-            // In a burst past the queue, which then is there for callers that find the ring empty: going through it,
-            // each block would meet them at both its ends.
-            let refilled = shared.ring.refill(partition, || {
-                let direct = if burst { reserve.block(tick, burst, longest) } else { None };
-                direct.or_else(|| shared.pop_queue()).map(|block| ledger.to_ring(block))
-            });
-            if !Guard::AnswerFirst.holds() {
-                shared.ring.answer(partition);
-            }
-            if let Some(block) = refilled.left_over {
-                ledger.from_ring.add(u64::from(block.len()));
-                reserve.fresh.push_run(block.into_run());
-            }
-            if refilled.blocks > 0 {
-                shared.count_refill();
-            } else if refilled.dry {
-                // Nothing to give: stays asked for, so that no caller wakes this thread for it again.
-                shared.ring.ask_again(partition);
-            }
-            self.top_up(tick, burst, longest);
-        }
-    }
-
-    fn top_up(&mut self, tick: u64, burst: bool, longest: u32) {
-        let shared = &self.shared;
-        for _ in 0..shared.queue.room() {
-            let Some(block) = self.reserve.block(tick, burst, longest) else { return };
-            if let Err(block) = shared.push_queue(block) {
-                self.reserve.fresh.push_run(block.into_run());
-                return;
-            }
-        }
-    }
-
     /// Everything granted may be in use in another copy of this machine: it is dropped, and a new window is taken.
     fn void(&mut self, gate: &mut Gate, now: &Now, steps: Steps) {
         let copied = steps.copies > 0;
@@ -498,106 +349,6 @@ impl Producer {
         gauges.why_not.clone_from(&self.reserve.why_not);
         gauges.windows = self.windows.tally;
     }
-
-    /// The clean stop, after the last turn: refuse, seal, sweep, append and sync, and only then hand back.
-    pub(crate) fn finish(&mut self) {
-        let shared = self.shared.clone();
-        // The wait for a grant runs wakers, and one of them may have forked.
-        if self.is_left_to_the_parent() {
-            return;
-        }
-        self.collect();
-        let mut gate = lock(&shared.gate);
-        // After the collecting: a switch of worker moves the clock, and nothing is cut above it.
-        let now = gate.clock.now();
-        // As in a turn: what is held may be held by another copy of this machine too, so nothing of it is handed back.
-        let steps = gate.clock.take_steps();
-        if steps.void() && Guard::LeapAtStop.holds() {
-            self.void(&mut gate, &now, steps);
-        }
-        let service = gate.close();
-        crash_point!(StopRefused);
-        let sealed = gate.minter.seal(&now);
-        crash_point!(StopSealed);
-        drop(gate);
-        let woken = self.account(service, &now);
-        // Before the disk, which may stand still: callers need not wait for it.
-        wake(woken, &self.shared.generation);
-        if self.is_left_to_the_parent() {
-            return;
-        }
-        let mut pieces = sealed.extents;
-        let mut keep = |run: Run| pieces.push(run.into_extent());
-        self.ledger.returned(shared.returns.close()).into_iter().for_each(&mut keep);
-        while let Some(block) = shared.pop_queue() {
-            keep(block.into_run());
-        }
-        for partition in 0..PARTITIONS {
-            self.ledger.sweep(&shared.ring, partition, &mut keep);
-        }
-        // After the sweeps: a thread that took a block since the close has one id of it.
-        if Guard::StopVoidsAgain.holds() {
-            shared.void_runs();
-        }
-        crash_point!(StopSwept);
-        self.reserve.seal(pieces, now.tick.unwrap_or(0));
-        crash_point!(StopSynced);
-        if let Some(request) = self.reserve.plan_giving_up() {
-            self.send(Job::Grant(request));
-        }
-        for (worker, from) in sealed.release {
-            self.send(Job::Release { worker, from });
-        }
-        // A copy may be met in these, or was in what nobody listens to any more.
-        self.reserve.give_up_stock();
-        if let Some(request) = self.reserve.plan_giving_up() {
-            self.send(Job::GrantIfCopied { request, heard: self.windows.copies });
-        }
-        self.publish();
-        self.check_ledger();
-    }
-
-    /// Whether this is a child that was forked in the stop.
-    fn is_left_to_the_parent(&self) -> bool {
-        self.shared.generation.forked() && Guard::ForkedAtStop.holds()
-    }
-}
-
-/// What a panic costs.
-impl Producer {
-    /// Ids that came into this thread's hands, did not go out of them, and are not there: 0, except after a panic.
-    fn missing(&self) -> u64 {
-        let Self { shared, ledger, reserve, .. } = self;
-        let (tally, counters) = (&reserve.tally, &shared.counters);
-        let passed = lock(&shared.gate).minter.passed;
-        let came = passed
-            + tally.replayed
-            + counters.queue_out.value()
-            + ledger.from_ring.value()
-            + ledger.from_returns.value()
-            + ledger.from_tickets.value();
-        let wasted =
-            tally.expired + tally.trimmed + tally.wasted_spill + tally.wasted_grant + tally.wasted_step;
-        let went = tally.spilled
-            + wasted
-            + tally.wasted_panic
-            + counters.queue_in.value()
-            + ledger.to_ring.value()
-            + ledger.to_tickets.value();
-        let there = went + reserve.held();
-        debug_assert!(came >= there, "{came} came, {went} went, {} are there", reserve.held());
-        came.saturating_sub(there)
-    }
-
-    /// Counts as waste what a turn had in its hands when it panicked.
-    fn count_lost(&mut self) {
-        self.reserve.tally.wasted_panic += self.missing();
-    }
-
-    /// I2 of the ledger.
-    fn check_ledger(&self) {
-        debug_assert_eq!(self.missing(), 0, "ids vanished in a turn");
-    }
 }
 
 /// Calls all wakers. A waker is foreign code: one that panics must not keep the others asleep, or end this thread. In a child
@@ -613,22 +364,6 @@ fn wake(wakers: Vec<Waker>, generation: &GenerationWord) {
             deferred_log::log(|| tracing::error!("a waker panicked"));
         }
     }
-}
-
-/// The length of blocks where so many ids are at hand: long, but so that all slots of the ring get one.
-fn block_len(at_hand: u64) -> u32 {
-    let share = (at_hand / SLOTS as u64).clamp(16, u64::from(LONGEST_BLOCK));
-    1 << share.ilog2()
-}
-
-/// Splits off the newest ticks of an extent: those that begin at `youngest` or later, as many as `room` ids hold.
-fn split_newest(extent: &Extent, youngest: u64, room: u64, stride: u64) -> (Option<Extent>, Option<Extent>) {
-    let too_old = youngest.saturating_sub(extent.first).div_ceil(stride).min(u64::from(extent.ticks)) as u32;
-    let fits = (room / u64::from(extent.len)).min(u64::from(extent.ticks - too_old)) as u32;
-    let older = extent.ticks - fits;
-    let old = (older > 0).then_some(Extent { ticks: older, ..*extent });
-    let first = extent.first + u64::from(older) * stride;
-    (old, (fits > 0).then_some(Extent { first, ticks: fits, ..*extent }))
 }
 
 #[cfg(test)]
@@ -661,23 +396,5 @@ mod tests {
         let waker = Waker::from(Arc::new(Wipes(word, says)));
         wake(vec![waker.clone(), waker.clone(), waker], &generation);
         assert_eq!(said.try_iter().count(), 1);
-    }
-
-    #[test]
-    fn the_newest_ticks_that_fit_stay() {
-        let extent = Extent { first: 10, len: 4, ticks: 5 };
-        let older = |ticks| Some(Extent { ticks, ..extent });
-        let newer = |first, ticks| Some(Extent { first, len: 4, ticks });
-        assert_eq!(split_newest(&extent, 0, 9, 100), (older(3), newer(310, 2)));
-        assert_eq!(split_newest(&extent, 0, 3, 100), (Some(extent), None));
-        assert_eq!(split_newest(&extent, 0, 20, 100), (None, Some(extent)));
-        assert_eq!(split_newest(&extent, 200, 20, 100), (older(2), newer(210, 3)));
-        assert_eq!(split_newest(&extent, 411, 20, 100), (Some(extent), None));
-    }
-
-    #[test]
-    fn blocks_grow_with_supply() {
-        assert_eq!((block_len(0), block_len(1 << 20), block_len(CALM_IDS - 1)), (16, 256, 512));
-        assert_eq!((block_len(CALM_IDS), block_len(u64::MAX)), (1024, 4096));
     }
 }
