@@ -19,7 +19,8 @@ const MOST_SECONDS: u64 = 1_000_000_000_000_000;
 
 pub(super) fn families(sequences: &ServedSequences) -> Vec<Family> {
     let stats = sequences.all.stats();
-    let is_up = sequences.all.status().store_trouble.is_none();
+    let now = sequences.all.status();
+    let (is_up, is_witness_up) = (now.store_trouble.is_none(), now.witness_trouble.is_none());
     let mut families = ids(&stats);
     families.extend(of_names(sequences, &stats));
     let grants = &stats.grants;
@@ -59,6 +60,16 @@ pub(super) fn families(sequences: &ServedSequences) -> Vec<Family> {
             &[("store", stats.store), ("witness", stats.witness)],
         ),
         gauge("xuid_sequence_store_up", "1 if the store of the sequences answered last", u64::from(is_up)),
+        gauge(
+            "xuid_sequence_witness_up",
+            "1 if the witness of the sequences answered last, or none is asked",
+            u64::from(is_witness_up),
+        ),
+        gauge(
+            "xuid_sequence_waits_for_fence",
+            "1 if the store may have gone back, and nothing is granted until a fence",
+            u64::from(now.behind.is_some()),
+        ),
         gauge_by(
             "xuid_sequence_names",
             "Names that this server knows, and of these those of which it holds numbers",
@@ -75,6 +86,11 @@ pub(super) fn families(sequences: &ServedSequences) -> Vec<Family> {
 fn ids(stats: &SequencesStats) -> Vec<Family> {
     let (figures, wasted) = (&stats.figures, &stats.figures.wasted);
     vec![
+        counter(
+            "xuid_sequence_all_issued",
+            "Numbers that became callers', of all sequences together",
+            figures.issued,
+        ),
         counter("xuid_sequence_granted", "Numbers of sequences in grants that were used", figures.granted),
         counter("xuid_sequence_reclaimed", "Numbers that an earlier life left", figures.reclaimed),
         counter("xuid_sequence_saved", "Numbers saved for a later life", figures.saved),
