@@ -386,6 +386,7 @@ pub(crate) fn assemble(
     let mut gate = Gate::new(engine_clock, Minter::new(genesis.layout, Ages::of(&settings, &layout)));
 
     let tally = Arc::new(Mutex::new(Tally::default()));
+    let is_of_this_machine = registry.is_of_this_machine();
     let registry = Box::new(Monitored::new(registry, tally.clone(), clock.clone()));
     let mut ownership = Ownership::new(registry, identity);
     let OpenedSpill { log, inherited, refused } = open(&genesis, &mut ownership);
@@ -395,7 +396,7 @@ pub(crate) fn assemble(
     let mut windows = WindowKeeper::new(layout, settings.clone(), tally.clone());
     let past = first_window(&mut gate, &mut windows, &mut registry_thread, &settings, &jobs_out, sleep)?;
 
-    let mut reserve = Reserve::new(layout, Ages::of(&settings, &layout).max, log);
+    let mut reserve = Reserve::new(layout, Ages::of(&settings, &layout).max, log, is_of_this_machine);
     reserve.keep(past);
     let parts = Parts {
         genesis,

@@ -66,6 +66,7 @@ pub(crate) struct Reserve {
     /// What was appended below this index may be in use in another copy of this machine: the mark is moved there, and
     /// nothing below is read.
     give_up_to: u64,
+    of_this_machine: bool,
     /// Everything below this index was too old when it was last looked at.
     alive_from: u64,
     /// Where the oldest extent of the file was found last, and the tick of the oldest id of all: for the figures only.
@@ -83,7 +84,13 @@ pub(crate) struct Reserve {
 }
 
 impl Reserve {
-    pub(crate) fn new(layout: Layout, max_age: u64, log: Result<(Log, u64), String>) -> Self {
+    /// The mark of its log is in a registry `of_this_machine`, or not.
+    pub(crate) fn new(
+        layout: Layout,
+        max_age: u64,
+        log: Result<(Log, u64), String>,
+        of_this_machine: bool,
+    ) -> Self {
         let (log, mark, why_not) = match log {
             Ok((log, mark)) => (Some(log), mark, None),
             Err(why_not) => (None, 0, Some(why_not)),
@@ -98,6 +105,7 @@ impl Reserve {
             granting: false,
             void_grant: false,
             give_up_to: 0,
+            of_this_machine,
             alive_from: 0,
             oldest_from: 0,
             oldest_tick: None,
@@ -386,8 +394,12 @@ impl Reserve {
         }
     }
 
-    /// What is in memory and shall not be used: the clock stepped as it does after a resume from a snapshot.
+    /// What is in memory and shall not be used: the clock stepped as it does after a resume from a snapshot. Where that took the
+    /// registry back, too, so it did the mark.
     pub(crate) fn void(&mut self) {
+        if self.of_this_machine && Guard::LeapGivesUpSpill.holds() {
+            self.give_up_stock();
+        }
         self.void_grant = self.granting && Guard::LeapDropsGrant.holds();
         if !Guard::LeapDropsReserve.holds() {
             return;

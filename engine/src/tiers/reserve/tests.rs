@@ -31,7 +31,7 @@ fn filled(bytes: u64, seconds: u64) -> (Log, MemoryStorage) {
 /// A reserve whose spill holds five idle seconds, and the disk below.
 fn spilled() -> (Reserve, MemoryStorage) {
     let (log, disk) = filled(MIN_BYTES + 64 * RECORD as u64, SECONDS);
-    (Reserve::new(Layout::default(), 3_600_000, Ok((log, 0))), disk)
+    (Reserve::new(Layout::default(), 3_600_000, Ok((log, 0)), false), disk)
 }
 
 /// All is granted, and what happens to the disk happens before it is read.
@@ -127,7 +127,7 @@ fn a_page_that_cannot_be_read_costs_its_records_and_not_the_spill() {
     let (mut log, report) = Log::open(Box::new(disk), &expected).unwrap();
     assert_eq!(report.unreadable, 128);
     log.resume_at(0);
-    let mut reserve = Reserve::new(layout, 3_600_000, Ok((log, 0)));
+    let mut reserve = Reserve::new(layout, 3_600_000, Ok((log, 0)), false);
     let tick = FLOOR + LAST * 1_000;
     let mut seconds = 0;
     while let Some(GrantRequest { from, upto, .. }) = reserve.plan_grant(tick, 0, true) {

@@ -19,34 +19,22 @@
 mod met;
 mod switch;
 mod waiting;
+mod world;
 
-use std::collections::{HashMap, VecDeque};
-use std::future::Future;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::collections::HashMap;
 
-use xuid_id::DEFAULT_EPOCH_MS;
-use xuid_spill::{MemoryStorage, SpillId, Storage};
+pub(crate) use world::Link;
+use world::{World, layout, registry};
+use xuid_spill::MemoryStorage;
 
-use crate::api::builder::{Assembly, assemble};
-use crate::background::registry_thread::{Done, Job};
-use crate::clock::nanos;
-use crate::registry::memory::{Fault, MemoryRegistry};
-use crate::registry::{
-    ClusterId, Genesis, MarkRecord, ReadError, Registry, SwapError, Token, Versioned, WorkerEntry,
-    WorkerRecord,
-};
-use crate::settings::Settings;
+use crate::Order;
+use crate::registry::memory::Fault;
 use crate::sys::atomics::lock;
 use crate::sys::guards::Guard;
 use crate::testing::simulation::history::{BEGIN, MS, SECOND};
-use crate::testing::simulation::process::open_spill;
-use crate::testing::simulation::{number, seed, seed_draws, seeded};
-use crate::testing::support::clock::{Change, SimClock, Time};
+use crate::testing::simulation::{number, seed, seed_draws};
+use crate::testing::support::clock::Change;
 use crate::testing::support::rng::Rng;
-use crate::{Engine, Handle, IdError, Layout, Order, Pending, Run};
 
 /// Workers of the registry.
 const WORKERS: u32 = 4;
@@ -56,318 +44,6 @@ const TWINS: u64 = if cfg!(debug_assertions) { 300 } else { 3_000 };
 
 /// Within so many the loss of a guard must show.
 const MOST: u64 = 5_000;
-
-/// A link to a registry that can be put to another one.
-#[derive(Debug, Clone)]
-pub(crate) struct Link {
-    genesis: Genesis,
-    to: Arc<Mutex<MemoryRegistry>>,
-}
-
-impl Link {
-    pub(crate) fn new(to: &MemoryRegistry) -> Self {
-        Self { genesis: *to.genesis(), to: Arc::new(Mutex::new(to.clone())) }
-    }
-
-    /// From now on it leads there, for whoever uses it.
-    pub(crate) fn put_to(&self, to: &MemoryRegistry) {
-        *lock(&self.to) = to.clone();
-    }
-}
-
-impl Registry for Link {
-    fn genesis(&self) -> &Genesis {
-        &self.genesis
-    }
-
-    fn describe(&self) -> String {
-        "a twin's".into()
-    }
-
-    fn workers(&mut self) -> Result<Vec<WorkerEntry>, ReadError> {
-        lock(&self.to).workers()
-    }
-
-    fn worker(&mut self, worker: u32) -> Result<Versioned<WorkerRecord>, ReadError> {
-        lock(&self.to).worker(worker)
-    }
-
-    fn claim(&mut self, worker: u32, expected: u64, record: &WorkerRecord) -> Result<(), SwapError> {
-        lock(&self.to).claim(worker, expected, record)
-    }
-
-    fn swap_worker(&mut self, worker: u32, expected: u64, record: &WorkerRecord) -> Result<(), SwapError> {
-        lock(&self.to).swap_worker(worker, expected, record)
-    }
-
-    fn leave(&mut self, worker: u32) {
-        lock(&self.to).leave(worker);
-    }
-
-    fn mark(&mut self, spill: SpillId) -> Result<Versioned<MarkRecord>, ReadError> {
-        lock(&self.to).mark(spill)
-    }
-
-    fn create_mark(&mut self, spill: SpillId, record: &MarkRecord) -> Result<(), SwapError> {
-        lock(&self.to).create_mark(spill, record)
-    }
-
-    fn swap_mark(&mut self, spill: SpillId, expected: u64, record: &MarkRecord) -> Result<(), SwapError> {
-        lock(&self.to).swap_mark(spill, expected, record)
-    }
-
-    fn close(&mut self) {}
-}
-
-/// One process and its machine. What its registry thread did is on its way until it is delivered.
-struct World {
-    rng: Rng,
-    time: Arc<Time>,
-    clock: Arc<SimClock>,
-    link: Link,
-    disk: Option<MemoryStorage>,
-    assembly: Assembly,
-    engine: Engine,
-    handles: Vec<Handle>,
-    /// Calls that wait, or are done and were not read.
-    waiting: Vec<Pin<Box<Pending>>>,
-    todo: VecDeque<Job>,
-    answers: VecDeque<Done>,
-    got: Vec<u64>,
-    stopped: bool,
-}
-
-fn layout() -> Layout {
-    match Layout::new(58, 2, 3, 1_000, DEFAULT_EPOCH_MS) {
-        Ok(layout) => layout,
-        Err(error) => panic!("{error}"),
-    }
-}
-
-fn registry() -> MemoryRegistry {
-    let layout = layout();
-    // An hour ago.
-    let floor = layout.tick_at_ns(BEGIN - 3_600 * SECOND).unwrap_or(0);
-    MemoryRegistry::new(Genesis::new(ClusterId::from_bytes([7; 16]), layout, floor, WORKERS))
-}
-
-impl World {
-    fn begin(
-        mut rng: Rng,
-        registry: &MemoryRegistry,
-        now: u64,
-        mut disk: Option<MemoryStorage>,
-        workers: u32,
-    ) -> Self {
-        let time = Time::new(now);
-        let clock = SimClock::new(time.clone(), 77 * SECOND);
-        let link = Link::new(registry);
-        let (token, spill) = (Token(rng.bytes()), SpillId::from_bytes(rng.bytes()));
-        let settings = Settings {
-            wait: Duration::ZERO,
-            slots: 16,
-            window_max: Duration::from_secs(rng.pick(&[2, 10, 60])),
-            workers,
-            ..Settings::default()
-        };
-        let wire = |disk: &MemoryStorage| -> Box<dyn Storage> { Box::new(disk.clone()) };
-        let assembly = assemble(
-            Box::new(link.clone()),
-            seeded(token, "a twin".into()),
-            |genesis, ownership| open_spill(&mut disk, wire, spill, genesis, ownership),
-            settings,
-            clock.clone(),
-            |patience| time.pass(nanos(patience)),
-        );
-        let assembly = match assembly {
-            Ok(assembly) => assembly,
-            Err(error) => panic!("{error}"),
-        };
-        let engine = Engine::new(assembly.shared.clone(), Vec::new());
-        let handles = vec![engine.handle()];
-        let (todo, answers) = (VecDeque::new(), VecDeque::new());
-        Self {
-            rng,
-            time,
-            clock,
-            link,
-            disk,
-            assembly,
-            engine,
-            handles,
-            waiting: Vec::new(),
-            todo,
-            answers,
-            got: Vec::new(),
-            stopped: false,
-        }
-    }
-
-    fn turn(&mut self) {
-        self.assembly.producer.turn();
-        self.todo.extend(self.assembly.jobs.try_iter());
-    }
-
-    fn job(&mut self) {
-        if let Some(job) = self.todo.pop_front() {
-            self.answers.push_back(self.assembly.registry_thread.run(job));
-        }
-    }
-
-    fn deliver(&mut self) {
-        if let Some(done) = self.answers.pop_front() {
-            let _ = self.assembly.done.send(done);
-        }
-    }
-
-    fn call(&mut self) {
-        let count = self.rng.magnitude(1, 256) as u32;
-        let order = self.rng.pick(&[Order::Any, Order::Any, Order::Fresh, Order::Ordered]);
-        match self.rng.below(4) {
-            0 => {
-                let ids = (0..count.min(20)).map_while(|_| self.engine.try_next_id().ok());
-                self.got.extend(ids.map(crate::Id::raw));
-            }
-            1 => {
-                let handle = &mut self.handles[0];
-                let ids = (0..count.min(20)).map_while(|_| handle.next_id().ok());
-                self.got.extend(ids.map(crate::Id::raw));
-            }
-            _ => {
-                let mut runs = Vec::new();
-                // One that fails gives back what it gathered.
-                let _ = self.engine.try_runs(count, order, &mut runs);
-                self.got.extend(runs.into_iter().flatten().map(crate::Id::raw));
-            }
-        }
-    }
-
-    /// A call begins to wait.
-    fn wait(&mut self) {
-        let count = self.rng.magnitude(1, 256) as u32;
-        let order = self.rng.pick(&[Order::Any, Order::Any, Order::Fresh, Order::Ordered]);
-        let wait = Duration::from_nanos(self.rng.magnitude(MS, 20 * SECOND));
-        let mut call = Box::pin(self.engine.request(count, order, wait));
-        match poll(&mut call) {
-            Poll::Ready(result) => self.take(result),
-            Poll::Pending => self.waiting.push(call),
-        }
-    }
-
-    /// All calls that wait are asked whether they are done.
-    fn read(&mut self) {
-        for mut call in std::mem::take(&mut self.waiting) {
-            match poll(&mut call) {
-                Poll::Ready(result) => self.take(result),
-                Poll::Pending => self.waiting.push(call),
-            }
-        }
-    }
-
-    fn take(&mut self, result: Result<Vec<Run>, IdError>) {
-        self.got.extend(result.into_iter().flatten().flatten().map(crate::Id::raw));
-    }
-
-    /// The caller of one that waits goes away.
-    fn leave(&mut self) {
-        let waiting = self.waiting.len() as u64;
-        if waiting > 0 {
-            drop(self.waiting.swap_remove(self.rng.below(waiting) as usize));
-        }
-    }
-
-    /// Asks for ids that only a window has.
-    fn cut(&mut self, order: Order) {
-        let mut runs = Vec::new();
-        let _ = self.engine.try_runs(1, order, &mut runs);
-        self.got.extend(runs.into_iter().flatten().map(crate::Id::raw));
-    }
-
-    /// Something happens to it.
-    fn act(&mut self, faults: bool) {
-        match self.rng.below(32) {
-            0..3 => self.time.pass(self.rng.magnitude(10_000, 30 * MS)),
-            3 => self.time.pass(self.rng.magnitude(100 * MS, 3 * SECOND)),
-            4..9 => self.turn(),
-            9..13 => self.job(),
-            13..17 => self.deliver(),
-            17..20 if faults => {
-                let registry = lock(&self.link.to);
-                registry.fail(self.rng.pick(&[Fault::LandsUnseen, Fault::LandsLate, Fault::LostUnseen]));
-                registry.fail_reads(self.rng.below(3) as u32);
-            }
-            20 if faults => {
-                let back = self.rng.magnitude(MS, 5 * SECOND).cast_signed();
-                self.clock.change(Change::Step(-back));
-            }
-            // A write that was given up arrives, maybe after the copy.
-            21 => lock(&self.link.to).land(),
-            22..24 => self.wait(),
-            24 => self.read(),
-            25 => self.leave(),
-            _ => self.call(),
-        }
-    }
-
-    /// All that is due is done, again and again, and much of what there is spent.
-    fn live(&mut self, rounds: u32) {
-        for _ in 0..rounds {
-            if self.stopped {
-                return;
-            }
-            self.turn();
-            while !self.todo.is_empty() {
-                self.job();
-            }
-            while !self.answers.is_empty() {
-                self.deliver();
-            }
-            self.turn();
-            for _ in 0..4 {
-                self.call();
-            }
-            self.read();
-            self.time.pass(self.rng.magnitude(MS, 2 * SECOND));
-        }
-    }
-
-    /// A clean stop. Whatever is on its way stays there.
-    fn stop(&mut self) -> Result<(), String> {
-        let reads = self.rng.chance(50);
-        self.stop_and(reads)
-    }
-
-    /// The same; calls that are done are read after it, or left.
-    fn stop_and(&mut self, reads: bool) -> Result<(), String> {
-        self.engine.shutdown();
-        self.assembly.producer.finish();
-        self.todo.extend(self.assembly.jobs.try_iter());
-        while !self.todo.is_empty() {
-            self.job();
-        }
-        self.stopped = true;
-        if reads {
-            self.read();
-        }
-        self.waiting.clear();
-        // What threads and handles have in hand is settled at their next call, or end.
-        self.handles.clear();
-        if let Ok(id) = self.engine.try_next_id() {
-            return Err(format!("{id} was issued after a stop"));
-        }
-        let stats = self.engine.stats();
-        let (income, came) = (stats.minted + stats.replayed, self.got.len() as u64);
-        let outgo = stats.issued + stats.spilled + stats.wasted.total() + stats.held.total();
-        if income == outgo && stats.issued == came {
-            return Ok(());
-        }
-        Err(format!("is {income} ids in and {outgo} out, {came} came: {stats:?}"))
-    }
-}
-
-fn poll(call: &mut Pin<Box<Pending>>) -> Poll<Result<Vec<Run>, IdError>> {
-    call.as_mut().poll(&mut Context::from_waker(Waker::noop()))
-}
 
 /// From the seed up to the copy.
 fn before(seed: u64) -> World {
@@ -560,6 +236,53 @@ fn from_the_reading_on_that_sees_a_leap_no_thread_goes_on_with_its_run() {
         let kept = next.into_iter().zip(call()).find(|(id, after)| id + 1 == *after);
         kept.map(|(id, _)| format!("the run of {id} is in use after the leap was seen"))
     });
+}
+
+/// An id that came twice where a machine is put back to a snapshot of its memory and its disk, on which its registry is, after it
+/// took ids from its spill.
+fn twice_of_a_machine_that_was_put_back() -> Option<String> {
+    let begin = || {
+        seed_draws(1);
+        let disk = Some(MemoryStorage::new());
+        let mut world = World::begin(Rng::new(1), &registry().of_this_machine(), BEGIN, disk, 1);
+        // Idle seconds, which the spill gets.
+        for _ in 0..8 {
+            world.time.pass(SECOND);
+            world.turn();
+            world.job();
+            world.deliver();
+        }
+        world
+    };
+    // More than is minted in so little time.
+    let burst = |world: &mut World| {
+        for _ in 0..100 {
+            let mut runs = Vec::new();
+            (0..8).for_each(|_| _ = world.engine.try_runs(256, Order::Any, &mut runs));
+            world.got.extend(runs.into_iter().flatten().map(crate::Id::raw));
+            world.turn();
+            world.job();
+            world.deliver();
+            world.time.pass(MS);
+        }
+    };
+    let (mut one, mut two) = (begin(), begin());
+    burst(&mut one);
+    let stats = one.engine.stats();
+    assert!(
+        stats.issued + stats.held.total() > stats.minted - stats.spilled,
+        "nothing of the spill was used"
+    );
+    two.clock.change(Change::Step((3_600 * SECOND).cast_signed()));
+    two.turn();
+    burst(&mut two);
+    assert!(!two.got.is_empty(), "it goes on");
+    twice(&[("before", &one.got), ("after", &two.got)])
+}
+
+#[test]
+fn a_machine_that_is_put_back_with_its_registry_issues_nothing_of_its_spill_again() {
+    found_without(Guard::LeapGivesUpSpill, twice_of_a_machine_that_was_put_back);
 }
 
 #[test]

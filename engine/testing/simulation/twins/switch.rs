@@ -1,6 +1,7 @@
 //! A leap that shows while the answer to a claim is taken in, which the clock had gone back for.
 
 use super::*;
+use crate::background::registry_thread::Job;
 
 #[test]
 fn a_leap_in_the_reading_of_a_switch_hands_no_worker_back() {

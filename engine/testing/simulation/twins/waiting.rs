@@ -1,6 +1,12 @@
 //! Calls that wait while memory is copied: those that have a part of their ids, and those that are done and not read.
 
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use super::world::poll;
 use super::*;
+use crate::{Pending, Run};
 
 /// A call for more than there is at the copy, and less than comes soon after it.
 const COUNT: u32 = 400;
