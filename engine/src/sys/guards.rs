@@ -238,6 +238,8 @@ guards! {
     CopyVoids,
     /// It gives up what is in the spill, too: ids that both held may have been put there since.
     CopyGivesUpSpill,
+    /// So does a leap where the registry is on the machine itself, and may have gone back with it.
+    LeapGivesUpSpill,
 
     /// A segment is taken from by one addition (Q4).
     SegmentTakeIsOne,
@@ -279,6 +281,10 @@ guards! {
     UnsharedIsWatched,
     /// What such a witness saw before a grant is asked for, also in an earlier life, is a mark of the store.
     OwnRecordIsMark,
+    /// No grant moves a mark that went back: others would not notice that it did.
+    GrantAboveFloor,
+    /// Names that a mark which went back closed stay closed in later lives.
+    ClosingIsKept,
     /// Leftovers are used after their mark in the registry was raised (Q6).
     LeftoversClaimed,
     /// The mark is raised above the serial that was claimed (Q6).

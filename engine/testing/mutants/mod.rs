@@ -241,6 +241,8 @@ mutants! {
     "leap-unseen-by-stop", [G::LeapAtStop], "copies", Test("testing::simulation::twins::a_stop_that_does_not_look_for_a_leap_is_found_out");
 
     "copy-met-and-nothing-voided", [G::CopyVoids], "copies", Test("testing::simulation::twins::met::a_process_that_keeps_what_a_copy_of_it_has_is_found_out");
+    "leap-keeps-own-spill", [G::LeapGivesUpSpill], "copies",
+        Test("testing::simulation::twins::a_machine_that_is_put_back_with_its_registry_issues_nothing_of_its_spill_again");
     "copy-met-and-spill-kept", [G::CopyGivesUpSpill], "copies", Test("testing::simulation::twins::met::a_process_that_keeps_what_a_copy_of_it_has_is_found_out");
 
     "segment-taken-in-two-steps", [G::SegmentTakeIsOne], "Q4",
@@ -282,6 +284,10 @@ mutants! {
         Test("sequence::tests::elsewhere::hosts::a_witness_that_each_host_has_of_its_own_is_no_proof");
     "own-record-forgotten", [G::OwnRecordIsMark], "Q5",
         Test("sequence::tests::elsewhere::hosts::a_dump_that_is_put_back_between_lives_is_noticed_by_what_a_witness_of_one_host_saw");
+    "grant-moves-what-went-back", [G::GrantAboveFloor], "Q5",
+        Test("sequence::tests::elsewhere::hosts::a_host_that_meets_a_dump_hides_it_from_no_other_one");
+    "closing-forgotten", [G::ClosingIsKept], "Q5",
+        Test("sequence::tests::faults::identities::names_that_a_mark_closed_stay_closed_in_later_lives_until_a_fence");
     "leftovers-not-claimed", [G::LeftoversClaimed], "Q6",
         Test("sequence::leftovers::claim::tests::a_claim_that_is_not_compared_or_not_raised_is_found_out");
     "serial-not-raised", [G::SerialRaised], "Q6",

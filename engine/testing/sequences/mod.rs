@@ -1,7 +1,7 @@
 //! Named sequences under scripts of misfortune: the real code of two or three nodes, in one thread, in simulated time.
 //!
-//! The nodes share a database of two hosts, of which one follows the other late, and a registry's records. Requests and
-//! answers of both are lost or come late; hosts are away, fail over, are both written to, and are put back to old dumps;
+//! The nodes share a database of two hosts, of which one follows the other late, and a registry's records, or each host's folder
+//! has records of its own. Requests and answers of both are lost or come late; hosts are away, fail over, are both written to, and are put back to old dumps;
 //! processes are stopped, or die, also in the middle of any call of the store or of the records; files of leftovers are put
 //! back, and folders copied; clocks leap, as in a copy of a machine that is resumed. In the middle of a call, calls
 //! and turns of other nodes go on.
@@ -29,6 +29,7 @@ mod world;
 
 use std::time::Duration;
 
+use crate::sys::guards::Guard;
 use crate::testing::campaigns::Tally;
 use crate::testing::simulation::{number, seed};
 use crate::testing::support::rng::Rng;
@@ -56,17 +57,28 @@ pub(crate) enum Mode {
     Identity,
     /// It is put back to what it was, under the same identity; there is one node, in one life, and no witness.
     Alone,
+    /// It fails over, or is put back to what it was before each host was granted numbers of each name, and waits for a fence.
+    /// Each host has a witness of its own, as by default beside a registry in a folder.
+    Hosts,
     /// It loses what it likes, there is no witness, and nobody waits for anything: the control.
     Lossless,
 }
 
+impl Mode {
+    /// What was lost is noticed, and closes the names until a fence.
+    pub(crate) fn is_closed_by_loss(self) -> bool {
+        matches!(self, Self::Identity | Self::Alone | Self::Hosts)
+    }
+}
+
 /// The mode of a history.
 fn mode(seed: u64) -> Mode {
-    match Rng::new(!seed).below(10) {
+    match Rng::new(!seed).below(12) {
         0..=4 => Mode::Witness,
         5 => Mode::Alone,
         6..=7 => Mode::Faithful,
-        _ => Mode::Identity,
+        8..=9 => Mode::Identity,
+        _ => Mode::Hosts,
     }
 }
 
@@ -81,7 +93,7 @@ pub(crate) fn verdict(seed: u64) -> Result<(), String> {
 }
 
 /// Each of these was met in a few hundred histories, so that the absence of failures means something.
-pub(crate) const WANTED: [&str; 26] = [
+pub(crate) const WANTED: [&str; 27] = [
     "lives",
     "kills",
     "kills in a turn",
@@ -106,6 +118,7 @@ pub(crate) const WANTED: [&str; 26] = [
     "folders copied",
     "lives without records",
     "dumps restored alone",
+    "dumps restored under hosts",
     "calls of forgotten names",
     "panics of adaptors",
 ];
@@ -133,6 +146,17 @@ fn no_history_of_sequences_repeats_a_number() {
         for what in WANTED {
             assert!(total.notes.contains_key(what), "no history had any {what}");
         }
+    }
+}
+
+/// A dump that is put back under hosts that each know of their own grants alone.
+#[test]
+fn without_what_a_host_knows_of_its_own_grants_numbers_come_twice() {
+    let twice = |n| script::play(seed(n), Mode::Hosts, STEPS).1.is_err_and(|why| why.contains("came twice"));
+    for guard in [Guard::UnsharedIsWatched, Guard::OwnRecordIsMark, Guard::GrantAboveFloor] {
+        let found = Guard::without(&[guard], || (0..2_000).find(|n| twice(*n)));
+        println!("without {guard:?}: {found:?}");
+        assert!(found.is_some(), "{guard:?}");
     }
 }
 

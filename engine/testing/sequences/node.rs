@@ -14,6 +14,7 @@ use super::oracle::{Land, Promise};
 use super::script::Script;
 use super::world::{SimRecords, SimStore, World};
 use super::{HOLD, Mode, STEP_MAX};
+use crate::registry::sequences::memory::MemoryRecords;
 use crate::sequence::background::keeper::Keeper;
 use crate::sequence::background::teller::Teller;
 use crate::sequence::leftovers::format::Batch;
@@ -35,6 +36,8 @@ pub(crate) struct Node {
     pub(crate) folder: PathBuf,
     /// Its connection, kept from life to life.
     pub(crate) store: MemoryStore,
+    /// The registry's, or its folder's alone.
+    pub(crate) records: MemoryRecords,
     pub(crate) life: RefCell<Option<Life>>,
     pub(crate) threads: RefCell<Option<Threads>>,
     pub(crate) lives: Cell<u64>,
@@ -113,7 +116,7 @@ impl Node {
         self.lives.set(self.lives.get() + 1);
         let leftovers = leftovers(world, &self.folder);
         let store = SimStore { node: number, inner: self.store.clone() };
-        let records = SimRecords { node: number, inner: world.records.clone() };
+        let records = SimRecords { node: number, inner: self.records.clone() };
         let mut builder = Sequences::builder(Box::new(store));
         if matches!(mode, Mode::Identity | Mode::Faithful) && world.chance(15) {
             world.trouble("lives without records");
@@ -131,8 +134,8 @@ impl Node {
             .idle(Duration::from_secs(world.within(1, if is_alone { 5 } else { 60 })))
             .step(world.within(1, 40))
             .step_max(STEP_MAX);
-        // A row that a fail-over without a witness lost must not be made again.
-        if !matches!(mode, Mode::Identity | Mode::Alone) {
+        // A row that was lost, and that no witness of all knows, must not be made again.
+        if !mode.is_closed_by_loss() {
             builder = builder.create([NamePattern::new("c*")]);
         }
         if world.chance(if is_alone { 60 } else { 25 }) {

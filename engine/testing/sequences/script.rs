@@ -68,9 +68,11 @@ impl Script {
         let names: Vec<_> =
             ["c", "o", "s"][..count].iter().map(|name| SequenceName::new(name).unwrap()).collect();
         let time = Time::new(BEGIN);
-        let nodes = if mode == Mode::Alone { 1 } else { rng.within(2, NODES as u64) as usize };
+        let least = if mode == Mode::Hosts { 1 } else { 2 };
+        let nodes = if mode == Mode::Alone { 1 } else { rng.within(least, NODES as u64) as usize };
         let shares_folder = rng.chance(15);
         let world = World::new(rng, time.clone(), names.clone());
+        let records: Vec<_> = (0..nodes).map(|_| world.new_records()).collect();
         let node = |number: usize| {
             let home = if shares_folder && number == 1 { 0 } else { number };
             let store = if mode == Mode::Faithful {
@@ -84,6 +86,10 @@ impl Script {
                 clock: SimClock::new(time.clone(), (number as u64 + 1) * 1_000 * SECOND),
                 folder: path,
                 store,
+                records: match mode {
+                    Mode::Hosts => records[home].clone().described("local"),
+                    _ => records[0].clone(),
+                },
                 life: RefCell::default(),
                 threads: RefCell::default(),
                 lives: Cell::new(0),
@@ -119,8 +125,7 @@ impl Script {
                 strict: name.as_str() == "s" || world.chance(10),
             };
             let mut start = if world.chance(50) { 1 } else { world.within(0, 500) };
-            let is_made =
-                matches!(self.mode, Mode::Identity | Mode::Alone) || name.as_str() != "c" || world.chance(70);
+            let is_made = self.mode.is_closed_by_loss() || name.as_str() != "c" || world.chance(70);
             if is_made {
                 store.create(name, &NewSequence { start, settings, description: None }).unwrap();
             } else {
@@ -396,6 +401,13 @@ impl Script {
                 _ if world.chance(50) => self.fence(),
                 _ => {}
             },
+            Mode::Hosts => match world.below(8) {
+                0 => self.fail_over_and_fence(),
+                1 => world.database.set_away(self.primary.get(), world.chance(30)),
+                2..=3 => world.dumps.borrow_mut().push(world.database.dump(self.primary.get())),
+                4..=5 => self.put_back(),
+                _ => self.fence(),
+            },
             Mode::Witness | Mode::Lossless => match world.below(6) {
                 0 => world.database.set_away(world.below(2) as usize, world.chance(30)),
                 // Nodes learn one after the other which host is written to, so there are two for a while.
@@ -437,9 +449,28 @@ impl Script {
         }
     }
 
+    /// An old dump is put back of which each host's witness can tell that it is one: others grant what they do not know of.
+    fn put_back(&self) {
+        let (world, dumps) = (&self.world, self.world.dumps.borrow());
+        if dumps.is_empty() {
+            return;
+        }
+        let dump = &dumps[world.below(dumps.len() as u64) as usize];
+        let is_told = |node: &Node, name: &SequenceName| {
+            let seen = node.records.record(name.as_str()).map_or(0, |record| record.value);
+            dump.mark(name).is_some_and(|mark| mark < seen)
+        };
+        let is_told_by = |node: &Node| world.names.iter().all(|name| is_told(node, name));
+        if self.nodes.len() > 1 && !self.nodes.iter().all(is_told_by) {
+            return;
+        }
+        world.database.restore(self.primary.get(), dump);
+        world.trouble("dumps restored under hosts");
+    }
+
     fn fence(&self) {
         let (world, primary) = (&self.world, self.primary.get());
-        if self.mode == Mode::Alone {
+        if matches!(self.mode, Mode::Alone | Mode::Hosts) {
             world.database.set_away(primary, false);
         }
         let mut store = world.database.store(primary);
@@ -479,7 +510,8 @@ impl Script {
         world.fuse.set(None);
         world.settle_records();
         world.database.settle();
-        if self.mode == Mode::Alone || self.mode == Mode::Identity && !self.has_replica.get() {
+        let is_alone = matches!(self.mode, Mode::Alone | Mode::Hosts);
+        if is_alone || self.mode == Mode::Identity && !self.has_replica.get() {
             self.fence();
         }
         for host in 0..2 {

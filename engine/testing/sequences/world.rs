@@ -32,6 +32,7 @@ pub(crate) fn enter(script: Option<Rc<Script>>) {
 
 /// A change of records whose process gave up before it was made.
 struct Late {
+    records: MemoryRecords,
     name: String,
     expected: Option<u64>,
     record: SequenceRecord,
@@ -42,7 +43,6 @@ pub(crate) struct World {
     pub(crate) rng: RefCell<Rng>,
     pub(crate) time: Arc<Time>,
     pub(crate) database: MemoryDatabase,
-    pub(crate) records: MemoryRecords,
     pub(crate) oracle: RefCell<Oracle>,
     pub(crate) tally: RefCell<Tally>,
     pub(crate) names: Vec<SequenceName>,
@@ -60,13 +60,11 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(mut rng: Rng, time: Arc<Time>, names: Vec<SequenceName>) -> Self {
-        let cluster = ClusterId::from_bytes(rng.bytes());
+    pub(crate) fn new(rng: Rng, time: Arc<Time>, names: Vec<SequenceName>) -> Self {
         Self {
             rng: RefCell::new(rng),
             time,
             database: MemoryDatabase::new(2),
-            records: MemoryRecords::new(cluster),
             oracle: RefCell::default(),
             tally: RefCell::default(),
             names,
@@ -104,11 +102,16 @@ impl World {
         self.names.iter().position(|known| known.as_str() == name)
     }
 
+    /// Records of a registry that is new.
+    pub(crate) fn new_records(&self) -> MemoryRecords {
+        MemoryRecords::new(ClusterId::from_bytes(self.rng.borrow_mut().bytes()))
+    }
+
     /// Changes of records that were under way are made, where they still fit.
     pub(crate) fn settle_records(&self) {
-        for Late { name, expected, record } in self.late.take() {
+        for Late { mut records, name, expected, record } in self.late.take() {
             let mut done = Vec::new();
-            self.records.clone().swap(&[SequenceChange { name: &name, expected, record }], &mut done);
+            records.swap(&[SequenceChange { name: &name, expected, record }], &mut done);
             if done.iter().any(Result::is_ok) {
                 self.trouble("changes of records that landed late");
             }
@@ -280,6 +283,7 @@ impl SequenceRecords for SimRecords {
             1 => self.inner.fail([RecordFault::LostUnseen]),
             2 => {
                 let late = |change: &SequenceChange<'_>| Late {
+                    records: self.inner.clone(),
                     name: change.name.to_owned(),
                     expected: change.expected,
                     record: change.record.clone(),

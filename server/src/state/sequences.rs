@@ -32,10 +32,12 @@ pub(crate) struct ServedSequences {
 }
 
 impl ServedSequences {
-    /// Whether this process knows that the store has a sequence of that name.
+    /// Whether this process knows that the store has a sequence of that name, or holds numbers of it that an earlier life left.
     pub(crate) fn knows(&self, name: &SequenceName) -> bool {
-        self.all.figures(name).is_some_and(|figures| {
-            figures.settings.is_some() && !matches!(figures.state, NameState::Absent | NameState::Unused)
+        self.all.figures(name).is_some_and(|here| {
+            let is_told =
+                here.settings.is_some() && !matches!(here.state, NameState::Absent | NameState::Unused);
+            is_told || here.figures.held > 0
         })
     }
 

@@ -12,6 +12,7 @@ on_both!(
     a_store_is_prepared_checked_and_served_by_commands,
     a_store_is_fenced_by_commands_as_a_whole_and_by_name,
     a_fence_of_one_table_opens_no_names_of_another_one_beside_it,
+    a_fence_that_was_put_back_is_missed_and_one_that_is_told_of_it_is_later,
     a_password_is_said_by_the_variable_or_a_file_and_by_no_argument,
     a_table_that_lacks_a_column_is_refused_by_check_and_serve,
 );
@@ -192,6 +193,31 @@ fn a_fence_of_one_table_opens_no_names_of_another_one_beside_it(server: &mut Ser
     says(fenced.ok().unwrap(), &["orders  ", " -> 15000"]);
     clock::wait_until("the names are open", PATIENCE, || {
         Ok(through(&xuid, &["next", "orders"])?.ok().is_ok_and(|number| number.trim() == "15000"))
+    })
+    .unwrap();
+    xuid.stop().unwrap();
+}
+
+/// By a server with what is the default beside a registry of its own: what its folder remembers outlives it.
+fn a_fence_that_was_put_back_is_missed_and_one_that_is_told_of_it_is_later(server: &mut Server) {
+    let (url, mut sql) = (server.url().to_string(), server.sql());
+    at_store(&["init", &url]).unwrap().ok().unwrap();
+    let day = if server.is_mariadb() { "INTERVAL 1 DAY" } else { "INTERVAL '1 day'" };
+    let mut fenced =
+        |sign| sql.exec(&format!("UPDATE xuid_store SET fenced_at = now() {sign} {day}")).unwrap();
+    // The database's clock was ahead then.
+    fenced("+");
+    let (_home, data, _) = folder::fresh().unwrap();
+    let xuid = serve(&data, &url).unwrap();
+    through(&xuid, &["create", "orders"]).unwrap().ok().unwrap();
+    assert_eq!(through(&xuid, &["next", "orders"]).unwrap().ok().unwrap().trim(), "1");
+    xuid.kill().unwrap();
+    fenced("-");
+    let xuid = serve(&data, &url).unwrap();
+    says(&through(&xuid, &["next", "orders"]).unwrap().refused(1).unwrap(), &["STORE_BEHIND"]);
+    at_store(&["fence", &url, "--data-dir", data.to_str().unwrap(), "--yes"]).unwrap().ok().unwrap();
+    clock::wait_until("the names are open", PATIENCE, || {
+        Ok(through(&xuid, &["next", "orders"])?.ok().is_ok_and(|number| number.trim() == "11001"))
     })
     .unwrap();
     xuid.stop().unwrap();

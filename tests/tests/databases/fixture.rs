@@ -134,7 +134,7 @@ pub(crate) fn create(store: &mut dyn Store, text: &str) {
 
 /// Asks for one id, which is answered with the row's step.
 pub(crate) fn ask(text: &str) -> Ask {
-    Ask { name: name(text), count: 1, least: 1 }
+    Ask { name: name(text), count: 1, least: 1, floor: 0 }
 }
 
 pub(crate) fn grant(store: &mut dyn Store, asks: &[Ask]) -> Vec<Outcome> {

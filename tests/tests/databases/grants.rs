@@ -69,7 +69,7 @@ fn a_batch_of_names_is_granted_as_the_model_says(server: &mut Server) {
             .iter()
             .filter_map(|text| {
                 let least = 1 + rng.below(20);
-                let ask = Ask { name: name(text), count: least + rng.below(80), least };
+                let ask = Ask { name: name(text), count: least + rng.below(80), least, floor: 0 };
                 (rng.below(4) > 0).then_some(ask)
             })
             .collect();

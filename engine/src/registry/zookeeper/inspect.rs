@@ -166,6 +166,31 @@ pub(super) fn children(link: &Link, client: &Client, path: &str) -> Result<Vec<S
     }
 }
 
+/// The same of several nodes, which are asked for together: one by one each would cost a way to the ensemble and back.
+pub(super) fn children_of_all(
+    link: &Link,
+    client: &Client,
+    paths: &[String],
+) -> Result<Vec<Vec<String>>, Failure> {
+    let mut all = Vec::with_capacity(paths.len());
+    for paths in paths.chunks(AT_ONCE) {
+        // Each is on its way from here on.
+        let asked: Vec<_> = paths.iter().map(|path| client.list_children(path)).collect();
+        let answers = async {
+            let mut found = Vec::with_capacity(asked.len());
+            for answer in asked {
+                found.push(match answer.await {
+                    Err(Error::NoNode) => Vec::new(),
+                    answer => answer?,
+                });
+            }
+            Ok(found)
+        };
+        all.extend(link.ask(answers)?);
+    }
+    Ok(all)
+}
+
 /// A client, or why there is none.
 pub(super) fn connected(link: &mut Link) -> Result<Client, ZooKeeperError> {
     let hosts = link.url().hosts().to_owned();

@@ -8,7 +8,7 @@ use super::teller::{Raise, Teller};
 use super::witness::{Shown, Thrown, refusals, show};
 use crate::clock::SECOND;
 use crate::registry::ReadError;
-use crate::registry::sequences::{NO_SEQUENCE, answers};
+use crate::registry::sequences::{NO_SEQUENCE, SequenceRecord, answers};
 use crate::sequence::chain::line::Wakers;
 use crate::sequence::chain::span::Span;
 use crate::sequence::figures::GrantCounts;
@@ -20,6 +20,10 @@ use crate::sys::guards::Guard;
 
 /// Names that the store did not have a second at most. More are not looked up: somebody tries names.
 const MOST_ABSENT: u32 = 100;
+
+/// The same with the names of those of whom it had all that it was asked for in that second: whoever tries names keeps nobody
+/// else's waiting.
+const MOST_ABSENT_OF_ALL: u32 = 1_000;
 
 /// How often a store, or a witness, that failed is looked at while no name needs it.
 const LOOKS: u64 = 10 * SECOND;
@@ -56,12 +60,17 @@ impl Teller {
         if let Err(why) = self.note_own_records(&asked) {
             return self.wait_for_witness(&why, &asked, boot);
         }
-        let asks: Vec<Ask> = asked.iter().map(|asked| asked.ask.clone()).collect();
+        let has_floor = self.is_watched() && Guard::GrantAboveFloor.holds();
+        let floor = |asked: &Asked| if has_floor { asked.named.lock().mark } else { 0 };
+        let asks = asked.iter().map(|asked| Ask { floor: floor(asked), ..asked.ask.clone() });
+        let asks: Vec<Ask> = asks.collect();
         let leaps = self.hub.leaps();
         if self.is_child() {
             return;
         }
         let mut outcomes = Vec::with_capacity(asks.len());
+        // The witness may have taken its time.
+        let boot = self.hub.now();
         let identity = self.store.grant(&asks, &mut outcomes);
         let now = self.hub.now();
         lock(&self.hub.tally).store.record(Duration::from_nanos(now.saturating_sub(boot)));
@@ -69,12 +78,13 @@ impl Teller {
         outcomes.resize(asks.len(), Outcome::Unknown { why: "the store's adaptor gave no answer".into() });
         self.judge_store(&outcomes, boot, now);
         let mut counts = GrantCounts::default();
-        let (mut grants, mut absent) = (Vec::new(), Vec::new());
+        let (mut grants, mut behind, mut absent) = (Vec::new(), Vec::new(), Vec::new());
         for (asked, outcome) in asked.into_iter().zip(outcomes) {
             match outcome {
                 Outcome::Granted { first, end, settings } => {
                     grants.push((asked, Grant { first, end, settings }));
                 }
+                Outcome::Behind { next } => behind.push((asked, next)),
                 Outcome::Absent => absent.push(asked.named),
                 other => self.without_grant(&asked, other, &mut counts, now),
             }
@@ -84,7 +94,7 @@ impl Teller {
         if self.hub.forked() {
             return;
         }
-        if let Some(grants) = self.of_the_right_store(identity, grants, &mut counts, now) {
+        if let Some(grants) = self.of_the_right_store(identity, grants, behind, &mut counts, now) {
             self.use_unseen(grants, leaps, &mut counts);
         }
         self.raise_marks();
@@ -114,8 +124,7 @@ impl Teller {
                 continue;
             };
             state.queued = Queued::Asking;
-            let is_new = state.settings.is_none();
-            let is_late = is_new && self.has_many_absent(boot);
+            let is_late = self.comes_late(&state, boot);
             // Who only tried is gone, and may try again: what nobody waits for stands in nobody's way.
             if is_late && state.line.is_empty() && state.retry.at <= boot {
                 state.queued = Queued::No;
@@ -127,7 +136,7 @@ impl Teller {
                 self.later.push((at, named));
                 continue;
             }
-            let ask = Ask { name: named.name.clone(), count: want.count, least: want.least };
+            let ask = Ask { name: named.name.clone(), count: want.count, least: want.least, floor: 0 };
             let upto = state.line.next_number();
             drop(state);
             asked.push(Asked { named, ask, upto });
@@ -135,8 +144,14 @@ impl Teller {
         asked
     }
 
-    fn has_many_absent(&self, boot: u64) -> bool {
-        self.absents.0 == boot / SECOND && self.absents.1 >= MOST_ABSENT
+    /// Whether so many names were absent in this second that a new one waits for the next.
+    fn comes_late(&self, state: &State, boot: u64) -> bool {
+        let (second, absent) = self.absents;
+        if state.settings.is_some() || second != boot / SECOND || absent < MOST_ABSENT {
+            return false;
+        }
+        let tries = state.untold.as_deref().is_none_or(|(_, of_one)| of_one.was_absent_in(second));
+        tries || absent >= MOST_ABSENT_OF_ALL
     }
 
     /// After the witness failed it is tried with a read first, so that no more grants are thrown away meanwhile.
@@ -220,13 +235,9 @@ impl Teller {
             if let Err(error @ (ReadError::Unavailable { .. } | ReadError::Foreign { .. })) = &found {
                 return Err(error.to_string());
             }
-            // Not what a person said of it after a fence of the registry, nor the mark of a registry that was the store once.
-            let seen = found
-                .ok()
-                .map(|found| found.record)
-                .filter(|record| record.step == 0 && !record.was_opened());
+            let seen = found.ok().and_then(|found| own_mark(&found.record));
             let mut state = asked.named.lock();
-            state.mark = state.mark.max(seen.map_or(0, |record| record.value));
+            state.mark = state.mark.max(seen.unwrap_or(0));
         }
         Ok(())
     }
@@ -392,6 +403,12 @@ impl Teller {
             self.raises.push(Raise { named: named.clone(), from: mark, asks: false });
         }
     }
+}
+
+/// How far the store had come by what its folder's witness saw: not by what a person said of a name after a fence of the registry, nor
+/// by the mark of a registry that was the store once.
+pub(super) fn own_mark(record: &SequenceRecord) -> Option<u64> {
+    (record.step == 0 && !record.was_opened()).then_some(record.value)
 }
 
 fn add(sum: &mut GrantCounts, more: &GrantCounts) {

@@ -1,5 +1,6 @@
 //! A store that is behind what was granted: its marks are raised, or its names closed until a fence.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,16 +26,15 @@ impl Teller {
         &mut self,
         identity: Option<Identity>,
         grants: Vec<(Asked, Grant)>,
+        behind: Vec<(Asked, u64)>,
         counts: &mut GrantCounts,
         boot: u64,
     ) -> Option<Vec<(Asked, Grant)>> {
-        if grants.is_empty() {
+        if grants.is_empty() && behind.is_empty() {
             return Some(grants);
         }
         let lacks_fence = identity.as_ref().is_some_and(|found| self.known.lacks_fence(found));
-        let watched = (!self.is_witness_shared || self.known.is_witness_changed() || lacks_fence)
-            && self.store.may_go_back()
-            && !self.hub.config.lossless;
+        let watched = self.is_watched() || lacks_fence && self.may_be_closed();
         let why = match &identity {
             Some(identity) => self.look_at_identity(identity, watched),
             None if watched => Some("the store did not say which one it is".to_owned()),
@@ -44,23 +44,55 @@ impl Teller {
             self.remember_beside();
         }
         let by_mark = why.is_none();
-        let went_back = |(asked, grant): &(Asked, Grant)| {
+        let granted_from = grants.iter().map(|(asked, grant)| (asked, grant.first));
+        let mut marks = behind.iter().map(|(asked, next)| (asked, *next)).chain(granted_from);
+        let went_back = |(asked, next): (&Asked, u64)| {
             let mark = asked.named.lock().mark;
-            (watched && grant.first < mark).then(|| {
-                format!("the mark of '{}' went back from {mark} to {}", asked.named.name, grant.first)
-            })
+            (watched && next < mark)
+                .then(|| format!("the mark of '{}' went back from {mark} to {next}", asked.named.name))
         };
-        let Some(mut why) = why.or_else(|| grants.iter().find_map(went_back)) else { return Some(grants) };
+        let Some(mut why) = why.or_else(|| marks.find_map(went_back)) else {
+            for (asked, _) in &behind {
+                self.again(&asked.named);
+            }
+            return Some(grants);
+        };
         if self.witnesses && !self.is_witness_shared {
             why += "; the witness is not known to see the grants of all servers of this store";
         }
-        counts.behind += grants.len() as u64;
+        counts.behind += (grants.len() + behind.len()) as u64;
         let fenced = identity.and_then(|identity| identity.fenced);
+        if by_mark {
+            // What went back may not show in the next life: marks move on.
+            let closed = self.known.close(&why, fenced.as_ref());
+            self.note_unwritten(closed);
+        }
         self.close_names(Behind { why, fenced, by_mark, look_at: boot + SECOND });
-        for (asked, _) in grants {
-            self.again(&asked.named);
+        for named in grants
+            .into_iter()
+            .map(|(asked, _)| asked.named)
+            .chain(behind.into_iter().map(|(asked, _)| asked.named))
+        {
+            self.again(&named);
         }
         None
+    }
+
+    /// The store's identity and its marks are watched: no witness of all saw its grants.
+    pub(super) fn is_watched(&self) -> bool {
+        (!self.is_witness_shared || self.known.is_witness_changed()) && self.may_be_closed()
+    }
+
+    /// A store that may have gone back waits for a fence.
+    pub(super) fn may_be_closed(&self) -> bool {
+        self.store.may_go_back() && !self.hub.config.lossless
+    }
+
+    /// Nothing is granted before a fence where the life before this one saw a mark that went back.
+    pub(super) fn stay_closed(&mut self) {
+        let closed = self.known.closed().filter(|_| self.is_watched() && Guard::ClosingIsKept.holds());
+        let Some((why, fenced)) = closed else { return };
+        self.close_names(Behind { why, fenced, by_mark: true, look_at: 0 });
     }
 
     /// The store went back.
@@ -146,7 +178,12 @@ impl Teller {
 
     /// A fence that can be read for the first time was there before, perhaps. What can't be written down is tried again.
     fn note_fence(&mut self, found: &Identity) {
-        if let Err(error) = self.known.note_fence(found)
+        let noted = self.known.note_fence(found);
+        self.note_unwritten(noted);
+    }
+
+    fn note_unwritten(&mut self, written: io::Result<()>) {
+        if let Err(error) = written
             && !std::mem::replace(&mut self.is_forgetful, true)
         {
             deferred_log::log(move || tracing::error!(%error, "sequences.store can't be written"));
@@ -224,6 +261,8 @@ impl Teller {
     /// The store is gone on with.
     pub(super) fn open_names(&mut self) {
         self.behind = None;
+        let opened = self.known.open_closed();
+        self.note_unwritten(opened);
         lock(&self.hub.tally).status.behind = None;
         deferred_log::log(|| tracing::warn!("the store of the sequences is gone on with"));
     }

@@ -1,5 +1,6 @@
 //! What people ask of the store: shown, listed, created, altered.
 
+use super::asking::own_mark;
 use super::teller::Teller;
 use crate::sequence::error::ControlError;
 use crate::sequence::figures::{NameFigures, SequenceFigures, SequenceInfo};
@@ -104,7 +105,11 @@ impl Teller {
             questions.push(question);
         }
         // What could not issue as it says is not shown to the store.
-        let checks: Vec<_> = rows.iter().map(|(_, new)| checked(new)).collect();
+        let known = self.known_marks(&rows.iter().map(|(name, _)| name).collect::<Vec<_>>());
+        let check = |((name, new), known): (&(SequenceName, NewSequence), u64)| {
+            checked(new).and_then(|()| self.check_start(name, new, known))
+        };
+        let checks: Vec<_> = rows.iter().zip(known).map(check).collect();
         let sound = rows.iter().zip(&checks).filter(|(_, check)| check.is_ok());
         let sound: Vec<_> = sound.map(|(row, _)| row.clone()).collect();
         let mut made = self.store.create_all(&sound).into_iter();
@@ -121,6 +126,44 @@ impl Teller {
                 self.info(row)
             }));
         }
+    }
+
+    /// Refuses what begins below numbers that were granted, where no witness of all would notice: its row is gone, and those numbers
+    /// would come again at other processes, and here they would close all names.
+    fn check_start(
+        &mut self,
+        name: &SequenceName,
+        new: &NewSequence,
+        known: u64,
+    ) -> Result<(), ControlError> {
+        let start = new.start;
+        if start >= known || !matches!(self.store.read(name), Err(StoreError::Absent { .. })) {
+            return Ok(());
+        }
+        let why = format!(
+            "numbers of it below {known} were granted, and its row is gone: allowed is a start of {known} or above, not {start}"
+        );
+        Err(ControlError::Refused { why })
+    }
+
+    /// How far the store had come with these names, as far as this process or the witness of its folder knows; 0 where a witness of
+    /// all does.
+    fn known_marks(&mut self, names: &[&SequenceName]) -> Vec<u64> {
+        if !self.is_watched() {
+            return vec![0; names.len()];
+        }
+        let here = |name: &&SequenceName| self.hub.names.find(name).map_or(0, |named| named.lock().mark);
+        let mut marks: Vec<u64> = names.iter().map(here).collect();
+        if let Some(records) = self.records.as_mut().filter(|_| self.witnesses) {
+            let names: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
+            let mut found = Vec::with_capacity(names.len());
+            records.read(&names, &mut found);
+            for (mark, found) in marks.iter_mut().zip(found) {
+                let seen = found.ok().and_then(|found| own_mark(&found.record));
+                *mark = seen.unwrap_or(0).max(*mark);
+            }
+        }
+        marks
     }
 
     /// What was remembered of a name's refusal is not true any more.

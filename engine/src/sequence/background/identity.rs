@@ -10,7 +10,8 @@
 //! - I2 where there is a folder, what is known is in it;
 //! - I3 where the lives before this one had another witness, or none, or this one has none, the store is another one: a witness
 //!   that begins has not seen what was granted before, and without one nobody notices what the store lost before;
-//! - I4 the fence which that needed stays: a store that tells of none that is as late is another one.
+//! - I4 the fence which that needed stays: a store that tells of none that is as late is another one; and so does each fence where
+//!   no witness sees the grants of all.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -30,9 +31,9 @@ const VERSION: u32 = 1;
 pub(crate) const NO_WITNESS: &str = "none";
 
 /// What helps where a fence is remembered that was made by a clock that was ahead, and was lost with a restore since: none is
-/// later than that before its time is reached.
-pub(crate) const BY_A_FAST_CLOCK: &str = "if that clock was ahead then, fence the store, and start this server once with \
-                                          `--sequence-failover lossless`";
+/// later than that before its time is reached, but one that is told of it.
+pub(crate) const BY_A_FAST_CLOCK: &str =
+    "if that clock was ahead then, fence the store with `--data-dir` of this server";
 
 /// Stores that were left, and are remembered.
 const MOST_LEFT: usize = 16;
@@ -63,6 +64,16 @@ struct Kept {
     /// That was another one once, or none.
     #[serde(default)]
     was_changed: bool,
+    /// A mark went back, and nothing is granted before a fence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    closed: Option<Closed>,
+}
+
+/// Why names are closed, and when the store was fenced last then.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Closed {
+    why: String,
+    fenced: Option<String>,
 }
 
 /// What this node knows.
@@ -73,6 +84,8 @@ pub(crate) struct KnownIdentity {
     kept: Option<Kept>,
     /// The one of this life, likewise.
     witness: Option<String>,
+    /// It does not see the grants of all.
+    is_unproven: bool,
 }
 
 /// What an answer of the store shows.
@@ -88,30 +101,50 @@ pub(crate) enum Shows {
     Other(String),
 }
 
+/// The latest fence that processes of a folder know of, in their store's words, for a fence that is to be later
+/// ([`Fence::after`](super::super::store::Fence::after)). `None` where they know of none, or their store tells no times.
+///
+/// # Errors
+/// A file that cannot be read, or is none of this version.
+pub fn fence_known_in(folder: &Path) -> io::Result<Option<String>> {
+    let seen = read(folder)?.into_iter().flat_map(|kept| std::iter::once(kept.known).chain(kept.left));
+    let told = seen.filter_map(|seen| seen.fenced).filter(|fenced| fenced.parse::<f64>().is_ok());
+    Ok(told.reduce(|latest, told| if is_later(Some(&told), Some(&latest)) { told } else { latest }))
+}
+
+/// What a folder remembers, if there is a file of it.
+fn read(folder: &Path) -> io::Result<Option<Kept>> {
+    let bytes = match xuid_spill::read_regular(&folder.join(NAME), MOST_BYTES) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let kept: Kept = serde_json::from_slice(checked(&bytes)?)?;
+    if kept.version != VERSION {
+        let found = kept.version;
+        let text = format!("its version is {found}, and this program knows version {VERSION}");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+    }
+    Ok(Some(kept))
+}
+
 impl KnownIdentity {
     /// Reads what the folder remembers.
     pub(crate) fn open(folder: Option<&Path>) -> io::Result<Self> {
         let Some(folder) = folder else { return Ok(Self::default()) };
         draft::sweep(folder, NAME);
-        let kept = match xuid_spill::read_regular(&folder.join(NAME), MOST_BYTES) {
-            Ok(bytes) => {
-                let kept: Kept = serde_json::from_slice(checked(&bytes)?)?;
-                if kept.version != VERSION {
-                    let found = kept.version;
-                    let text = format!("its version is {found}, and this program knows version {VERSION}");
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, text));
-                }
-                Some(kept)
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(error),
-        };
-        Ok(Self { folder: Some(folder.to_owned()), kept, witness: None })
+        let kept = read(folder)?;
+        Ok(Self { folder: Some(folder.to_owned()), kept, ..Self::default() })
     }
 
     /// To which witness this life shows grants, or [`NO_WITNESS`]; `None` where the store cannot go back.
     pub(crate) fn with_witness(self, witness: Option<String>) -> Self {
         Self { witness, ..self }
+    }
+
+    /// No witness of this life sees the grants of all.
+    pub(crate) fn unproven(self, is_unproven: bool) -> Self {
+        Self { is_unproven, ..self }
     }
 
     /// The lives before this one had another witness, or none and this one has one, or the other way round (I3).
@@ -130,21 +163,47 @@ impl KnownIdentity {
         self.kept.as_ref().is_some_and(|kept| kept.was_changed)
     }
 
-    /// The fence that a change of the witness needed is not in the store, nor a later one: the store was put back to before it,
-    /// and the witness knows nothing of names that were not used since (I4).
+    /// The known fence is not in the store, nor a later one: it was put back to before that. The marks of names that were not
+    /// used since say nothing of it, nor does a witness that a change made new (I4).
     pub(crate) fn lacks_fence(&self, found: &Identity) -> bool {
-        let known = self.fenced().filter(|_| self.was_changed() && Guard::FenceStays.holds());
+        let Some(known) = self.fenced().filter(|_| Guard::FenceStays.holds()) else { return false };
         // The same time may be told in other digits, by a later version of the store.
-        let is_older = || times(found.fenced.as_ref(), known).is_some_and(|(found, known)| found < known);
-        known.is_some() && (found.fenced.is_none() || is_older())
+        let is_older = times(found.fenced.as_ref(), Some(known)).is_some_and(|(found, known)| found < known);
+        if self.was_changed() {
+            return is_older || found.fenced.is_none();
+        }
+        // Another store is one in any case; and the right to read it may have been taken away.
+        let is_known = self.known() == Some(&*found.current) && found.recorded.is_some();
+        self.is_unproven && is_known && (is_older || found.fenced.is_none())
     }
 
     /// A person vouches for the store as it is: a fence that is not in it any more is not waited for.
     pub(crate) fn vouch(&mut self, found: &Identity) -> io::Result<()> {
+        self.open_closed()?;
         let is_lacking = |kept: &Kept| kept.known.identity == found.current && self.lacks_fence(found);
         let Some(mut kept) = self.kept.clone().filter(is_lacking) else { return Ok(()) };
         (kept.known.fenced, kept.known.is_read) = (found.fenced.clone(), found.recorded.is_some());
         self.keep(kept)
+    }
+
+    /// A mark went back: later lives wait for a fence, too.
+    pub(crate) fn close(&mut self, why: &str, fenced: Option<&String>) -> io::Result<()> {
+        let Some(mut kept) = self.kept.clone().filter(|kept| kept.closed.is_none()) else { return Ok(()) };
+        kept.closed = Some(Closed { why: why.to_owned(), fenced: fenced.cloned() });
+        self.keep(kept)
+    }
+
+    /// The store is gone on with.
+    pub(crate) fn open_closed(&mut self) -> io::Result<()> {
+        let Some(mut kept) = self.kept.clone().filter(|kept| kept.closed.is_some()) else { return Ok(()) };
+        kept.closed = None;
+        self.keep(kept)
+    }
+
+    /// Why names were closed in a life before this one, and when the store was fenced last then.
+    pub(crate) fn closed(&self) -> Option<(String, Option<String>)> {
+        let closed = self.kept.as_ref()?.closed.clone()?;
+        Some((closed.why, closed.fenced))
     }
 
     /// What an answer shows.
@@ -157,7 +216,7 @@ impl KnownIdentity {
             let fenced = self.fenced().map_or("", String::as_str);
             return Shows::Other(format!(
                 "the store does not tell of the fence of {fenced}, by its clock, any more: it may have been put back to before \
-                 that, and the witness has not seen numbers of then; {BY_A_FAST_CLOCK}"
+                 that, and no witness saw all numbers of then; {BY_A_FAST_CLOCK}"
             ));
         }
         let Identity { current, recorded, .. } = found;
@@ -198,7 +257,9 @@ impl KnownIdentity {
             (None, _) => {
                 " (it says nothing of fences: they are written to xuid_store, which this program must be able to read)".into()
             }
-            (Some(_), Some(at)) => format!(" (its fence of {at}, by its clock, is not news here: fence it once more)"),
+            (Some(_), Some(at)) => format!(
+                " (its fence of {at}, by its clock, is not news here: fence it once more; {BY_A_FAST_CLOCK})"
+            ),
             (Some(_), None) => String::new(),
         };
         format!("the witness of this data folder's numbers was '{before}', and is '{now}' now{hint}")
@@ -236,8 +297,14 @@ impl KnownIdentity {
         let Identity { current, recorded, fenced } = found;
         let is_read = recorded.is_some();
         let now = || Seen { identity: current.clone(), fenced: fenced.clone(), is_read };
-        let first =
-            || Kept { version: VERSION, known: now(), left: Vec::new(), witness: None, was_changed: false };
+        let first = || Kept {
+            version: VERSION,
+            known: now(),
+            left: Vec::new(),
+            witness: None,
+            was_changed: false,
+            closed: None,
+        };
         let mut kept = self.kept.clone().unwrap_or_else(first);
         if kept.known.identity == *current {
             let is_older = times(fenced.as_ref(), kept.known.fenced.as_ref())

@@ -59,7 +59,7 @@ impl Teller {
                 counts.refused += 1;
                 Self::refuse_name(named, &why, boot);
             }
-            Outcome::Granted { .. } | Outcome::Absent => {}
+            Outcome::Granted { .. } | Outcome::Absent | Outcome::Behind { .. } => {}
         }
     }
 
@@ -122,6 +122,9 @@ impl Teller {
             self.absents = (boot / SECOND, 0);
         }
         self.absents.1 += 1;
+        if let Some((_, of_one)) = named.lock().untold.as_deref() {
+            of_one.is_absent(self.absents.0);
+        }
         Self::refuse(named, Standing::Absent { until: boot + REMEMBERED }, SequenceError::NO_SEQUENCE);
     }
 

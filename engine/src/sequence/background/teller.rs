@@ -37,6 +37,9 @@ const IDLE: Duration = Duration::from_secs(1);
 /// Questions that are answered before names are asked for again: whoever asks without end holds up nobody's ids.
 const MOST_QUESTIONS: usize = 16;
 
+/// How long they take, and the one under way, where callers wait for ids.
+const MOST_ANSWERING: u64 = SECOND / 200;
+
 /// The kind of records that may be one host's alone.
 const FOLDER: &str = "local";
 
@@ -137,12 +140,13 @@ impl Teller {
             status.identity = known.known().map(str::to_owned);
         }
         let jitter = getrandom::u64().unwrap_or(7);
-        let witness = records.as_ref().filter(|_| witnesses).map(|records| witness_text(&**records));
+        let witness =
+            records.as_ref().filter(|_| witnesses).map(|records| witness_text(&**records, is_witness_shared));
         let witness = witness.unwrap_or_else(|| NO_WITNESS.to_owned());
-        let known = known.with_witness(store.may_go_back().then_some(witness));
+        let known = known.with_witness(store.may_go_back().then_some(witness)).unproven(!is_witness_shared);
         // It has not seen what was granted before.
         reclaim.is_witness_new |= witnesses && known.has_witness_missed();
-        Self {
+        let mut teller = Self {
             hub,
             store,
             records,
@@ -168,7 +172,9 @@ impl Teller {
             behind_grant: None,
             #[cfg(test)]
             before_reclaim: None,
-        }
+        };
+        teller.stay_closed();
+        teller
     }
 
     /// It looks at this folder when it begins to run.
@@ -306,7 +312,8 @@ impl Teller {
         }
         for _ in 0..MOST_QUESTIONS {
             // A row that another program has locked is waited for, too.
-            if self.hub.clock.read().boot.saturating_sub(begun) >= SECOND {
+            let spent = self.hub.clock.read().boot.saturating_sub(begun);
+            if spent >= SECOND || spent >= MOST_ANSWERING && self.hub.has_urgent() {
                 break;
             }
             let Some(control) = self.hub.controls.next() else { break };
@@ -478,10 +485,18 @@ impl Teller {
     }
 }
 
-/// Which witness these records are: of which kind, and of which cluster. Both may be the same in a folder and an ensemble.
-fn witness_text(records: &dyn SequenceRecords) -> String {
+/// Which witness these records are: of which kind, and of which cluster. Both may be the same in a folder and an ensemble. Whether
+/// all show it their grants is told where it is not as usual: what one that did not see all took for a gap is none.
+fn witness_text(records: &dyn SequenceRecords, is_shared: bool) -> String {
+    let described = records.describe();
+    let kind = kind_of(&described);
+    let of = match (kind == FOLDER, is_shared) {
+        (true, true) => " of all",
+        (false, false) => " of some",
+        _ => "",
+    };
     // Where it is may change.
-    format!("{} {}", kind_of(&records.describe()), records.cluster())
+    format!("{kind} {}{of}", records.cluster())
 }
 
 /// The kind of registry that a description begins with.

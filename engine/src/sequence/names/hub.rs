@@ -304,6 +304,11 @@ impl Hub {
         !due.urgent.is_empty() || !due.calm.is_empty()
     }
 
+    /// Whether one is that callers wait for.
+    pub(crate) fn has_urgent(&self) -> bool {
+        !lock(&self.due).urgent.is_empty()
+    }
+
     /// Asks the teller something.
     pub(crate) fn ask<T>(&self, control: impl FnOnce(Question<T>) -> Control) -> Reply<T> {
         if self.forked() {

@@ -157,6 +157,10 @@ impl NamedTable {
         if let Some(settings) = rest.settings {
             named.learn(state, settings);
         }
+        if rest.mark > 0 {
+            // An earlier life had numbers of it.
+            state.untold = None;
+        }
         state.mark = state.mark.max(rest.mark);
         let ordered_from = if Guard::RestBelowIsLoose.holds() { rest.ordered_from } else { 0 };
         state.chain.raise_top(ordered_from);

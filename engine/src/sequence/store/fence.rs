@@ -22,6 +22,9 @@ pub struct Fence {
     pub known: BTreeMap<SequenceName, u64>,
     /// The identity of the store that is meant; another one is refused. Any without.
     pub on: Option<String>,
+    /// The latest fence that nodes remember ([`fence_known_in`](crate::sequence::fence_known_in)): this one is told of as later,
+    /// whatever the store's clock says.
+    pub after: Option<String>,
     /// How much is added to a mark beyond all that. Defaults to ten times the largest step of the store.
     pub margin: Option<u64>,
 }
@@ -89,7 +92,10 @@ pub fn fence_all(stores: &mut [&mut dyn Store], fence: &Fence) -> Result<Fenced,
     }
     let mut identity = None;
     for store in stores {
-        let recorded = store.record_identity()?;
+        let recorded = match &fence.after {
+            Some(after) => store.record_identity_after(after)?,
+            None => store.record_identity()?,
+        };
         check_host(&recorded, &before)?;
         identity = Some(recorded);
     }

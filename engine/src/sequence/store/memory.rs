@@ -54,6 +54,14 @@ pub struct Dump {
     fenced: Option<String>,
 }
 
+impl Dump {
+    /// The mark of a name in it.
+    #[must_use]
+    pub fn mark(&self, name: &SequenceName) -> Option<u64> {
+        self.rows.get(name).map(|row| row.next)
+    }
+}
+
 /// The database. Clones share it.
 #[derive(Clone, Default)]
 pub struct MemoryDatabase(Arc<Mutex<Hosts>>);
@@ -180,6 +188,9 @@ impl Host {
     fn grant(&mut self, ask: &Ask) -> Outcome {
         let Some(row) = self.rows.get_mut(&ask.name) else { return Outcome::Absent };
         let settings = row.settings;
+        if row.next < ask.floor {
+            return Outcome::Behind { next: row.next };
+        }
         let fits = first_from(row.next, settings.increment, settings.remainder);
         if fits.is_none_or(|first| first > settings.last) {
             return Outcome::Exhausted { settings };
@@ -321,6 +332,10 @@ impl Store for MemoryStore {
     }
 
     fn record_identity(&mut self) -> Result<Identity, StoreError> {
+        self.record_identity_after("")
+    }
+
+    fn record_identity_after(&mut self, fenced: &str) -> Result<Identity, StoreError> {
         let now = {
             let hosts = &mut *lock(&self.database.0);
             hosts.fences += 1;
@@ -328,8 +343,10 @@ impl Store for MemoryStore {
         };
         self.with_host(|host| {
             // As databases tell it: later than the last one also where the clock was ahead then.
-            let last = host.fenced.as_ref().and_then(|last| last.parse::<u64>().ok());
-            let fenced = last.map_or(now, |last| now.max(last + 1));
+            let known = [host.fenced.as_deref(), Some(fenced)].into_iter().flatten();
+            let fenced = known
+                .filter_map(|known| known.parse::<u64>().ok())
+                .fold(now, |now, known| now.max(known + 1));
             (host.recorded, host.fenced) = (Some(host.current.clone()), Some(fenced.to_string()));
             Ok(host.identity())
         })
@@ -347,7 +364,7 @@ mod tests {
 
     fn grant(store: &mut MemoryStore, count: u64, least: u64) -> Outcome {
         let mut out = Vec::new();
-        store.grant(&[Ask { name: name(), count, least }], &mut out);
+        store.grant(&[Ask { name: name(), count, least, floor: 0 }], &mut out);
         out.remove(0)
     }
 

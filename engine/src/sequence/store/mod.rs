@@ -123,6 +123,9 @@ pub struct Ask {
     pub count: u64,
     /// How many callers are waiting for, at least 1 and at most `count`.
     pub least: u64,
+    /// Nothing is granted of a row whose mark lies below this, and it does not move: the store went back, and a mark that moves on
+    /// would hide that. 0 where that does not matter. A store that cannot go back need not look at it.
+    pub floor: u64,
 }
 
 /// What became of an [`Ask`].
@@ -139,6 +142,11 @@ pub enum Outcome {
     },
     /// There is no such row. [`Store::read`] tells of one that is spelt alike.
     Absent,
+    /// The mark lies below the ask's floor. Nothing moved.
+    Behind {
+        /// The mark.
+        next: u64,
+    },
     /// No number up to `last` is left. Nothing moved.
     Exhausted {
         /// The row's settings.
@@ -321,6 +329,16 @@ pub trait Store: Send {
     /// # Errors
     /// [`StoreError`].
     fn record_identity(&mut self) -> Result<Identity, StoreError>;
+
+    /// The same, and the fence is told of as later than this one, which a node remembers, also where a clock was ahead then
+    /// ([`Identity::fenced`]). A store that tells no times has nothing else to do.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn record_identity_after(&mut self, fenced: &str) -> Result<Identity, StoreError> {
+        let _ = fenced;
+        self.record_identity()
+    }
 
     /// Called about once a second while there is nothing else to do.
     fn maintain(&mut self) {}

@@ -8,11 +8,13 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::ThreadId;
 use std::time::Duration;
 
+use super::meddled::{Asked, MeddledStore};
 use super::{LONG, World, assert_distinct, clock, named, next, plain, sequence, stop_after, until};
 use crate::clock::{Clock, Reading, SystemClock};
 use crate::sequence::store::{Alteration, HIGHEST, NewLast, NewSequence, SequenceSettings};
 use crate::sequence::{
     ControlError, Demand, NamePattern, NameState, Numbers, Sequence, SequenceError, SequenceErrorKind,
+    Sequences,
 };
 use crate::sys::guards::Guard;
 
@@ -86,6 +88,31 @@ fn questions_without_end_keep_no_name_waiting() {
         assert!(teller.turn().is_zero() || replies.len() <= 16, "it waits with {} unanswered", replies.len());
         replies.retain_mut(|reply| Pin::new(reply).poll(&mut context).is_pending());
     }
+}
+
+/// Of questions that take long, as a list does in an ensemble that is far.
+#[test]
+fn where_callers_wait_names_are_asked_for_behind_each_slow_question() {
+    let (world, clock) = (World::new(), clock());
+    world.create("a", SequenceSettings::default());
+    let passing = clock.clone();
+    let meddle = move |asked| {
+        if asked == Asked::List {
+            passing.pass(Duration::from_millis(300));
+        }
+        Ok(())
+    };
+    let store = MeddledStore { inner: world.database.store(0), meddle, says_why: true };
+    let (sequences, mut teller) =
+        Sequences::builder(Box::new(store)).wait(LONG).clock(clock).assemble_for_test();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut call = sequence(&sequences, "a").request(Demand::ordered(1), LONG);
+    assert!(Pin::new(&mut call).poll(&mut context).is_pending());
+    let mut replies: Vec<_> = (0..8).map(|_| sequences.list("", "", 10)).collect();
+    teller.turn();
+    assert!(Pin::new(&mut call).poll(&mut context).is_ready(), "no id came");
+    replies.retain_mut(|reply| Pin::new(reply).poll(&mut context).is_pending());
+    assert_eq!(replies.len(), 7);
 }
 
 #[test]

@@ -449,3 +449,46 @@ fn a_name_whose_numbers_found_no_room_comes_back_though_there_is_none_for_names_
         assert!(sequences.sequence_within(&named(name), &none).is_ok(), "{name} was there");
     }
 }
+
+/// An earlier life had numbers of it, though this one was not told of its settings yet.
+#[test]
+fn a_name_that_lives_on_leftovers_takes_no_place_of_names_that_are_new() {
+    let (world, folder) = (World::new(), tempfile::tempdir().unwrap());
+    world.create("a", SequenceSettings::default());
+    let life = || world.in_folder(folder.path()).assemble_for_test();
+    let (first, mut teller) = life();
+    next(&sequence(&first, "a"), || teller.turn_now());
+    teller.stop();
+    drop((first, teller));
+    let (second, mut teller) = life();
+    let strangers = UntoldNames::new(1);
+    let a = second.sequence_within(&named("a"), &strangers).unwrap();
+    assert!(strangers.is_full(), "nothing is known of it yet");
+    teller.turn_now();
+    assert!(!strangers.is_full());
+    assert_eq!(next(&a, || teller.turn_now()), 2);
+}
+
+/// Of more names than are looked up in a second that are not there.
+#[test]
+fn names_that_one_caller_asks_for_in_vain_keep_no_other_caller_s_name_waiting() {
+    let (world, clock) = (World::new(), clock());
+    world.create("good", SequenceSettings::default());
+    let (sequences, mut teller) = world.builder().clock(clock).assemble_for_test();
+    let [one, other] = [UntoldNames::new(4_096), UntoldNames::new(4_096)];
+    let mut context = Context::from_waker(Waker::noop());
+    let mut ask = |name: &str, within| {
+        let found = sequences.sequence_within(&named(name), within).unwrap();
+        let mut call = Box::pin(found.request(Demand::ordered(1), LONG));
+        assert!(call.as_mut().poll(&mut context).is_pending());
+        call
+    };
+    let mut in_vain: Vec<_> = (0..2_000).map(|number| ask(&format!("n{number}"), &one)).collect();
+    let mut good = ask("good", &other);
+    for _ in 0..100 {
+        teller.turn();
+    }
+    assert!(good.as_mut().poll(&mut context).is_ready());
+    in_vain.retain_mut(|call| call.as_mut().poll(&mut context).is_pending());
+    assert!(in_vain.len() > 1_000, "{} names were looked up at once", 2_000 - in_vain.len());
+}

@@ -10,7 +10,7 @@ use xuid_engine::registry::{local, printable};
 use xuid_engine::sequence::store::database::{self, DatabaseOptions, DatabaseUrl, Table};
 use xuid_engine::sequence::store::registry::RegistryStore;
 use xuid_engine::sequence::store::{self, Identity, Store};
-use xuid_engine::sequence::{SequenceName, marks_left_in};
+use xuid_engine::sequence::{SequenceName, fence_known_in, marks_left_in};
 
 use crate::commands::registry::confirm;
 use crate::config::{AccessArgs, RegistrySetting};
@@ -143,9 +143,9 @@ impl Fence {
         let place = said(self.store.as_deref())?;
         let name = self.name.as_deref().or(self.name_alone.as_deref()).map(SequenceName::new).transpose();
         let name = name.map_err(|error| usage(format!("that is no name of a sequence: {error}")))?;
-        let mut known = BTreeMap::new();
+        let mut known = Known::default();
         for folder in &self.data_dir {
-            let lost = read_folder(folder, &mut known)?;
+            let lost = known.read_folder(folder)?;
             // Which name it is of, and how far that came, nobody knows.
             if let (Some(lost), None) = (lost, self.above) {
                 bail!(
@@ -166,11 +166,13 @@ impl Fence {
                  - beyond what {} names of data folders, --above and the store itself say, by {margin}\n\
                  - numbers between are never issued; servers go on with the store from the new marks\n\
                  Numbers can repeat if a server was granted more than that: give its data folder, or --above.",
-                known.len()
+                known.marks.len()
             ),
             self.yes,
         )?;
-        let plan = store::Fence { name, above: self.above, known, on, margin: self.margin };
+        let Known { marks: known, fence: after } = known;
+        let known_marks = known.clone();
+        let plan = store::Fence { name, above: self.above, known, on, after, margin: self.margin };
         let mut stores: Vec<&mut dyn Store> =
             stores.iter_mut().map(|store| -> &mut dyn Store { &mut **store }).collect();
         let done = store::fence_all(&mut stores, &plan)?;
@@ -182,7 +184,11 @@ impl Fence {
                 out.line("no sequence is there, so nothing was raised")?;
             }
             for name in &done.absent {
-                out.line(format_args!("{name}  known to a data folder, and not in the store"))?;
+                let known = known_marks.get(name).copied().unwrap_or_default();
+                out.line(format_args!(
+                    "{name}  known to a data folder, and not in the store: before it is used, xuid sequence create {name} \
+                     --start {known}, or above"
+                ))?;
             }
             out.flush()
         };
@@ -252,32 +258,48 @@ fn database_of(place: &str) -> Result<DatabaseUrl> {
     place.parse().map_err(|error| usage(format!("{error}")).into())
 }
 
-/// What a server knew, by the records in its data folder and by what it left there. Returns what is told of a record that
-/// cannot be believed, if there is one.
-fn read_folder(folder: &Path, known: &mut BTreeMap<SequenceName, u64>) -> Result<Option<String>> {
-    let found = local::sequences::inspect(folder)?;
-    let left = marks_left_in(folder).with_context(|| {
+/// What servers knew, by their data folders.
+#[derive(Default)]
+struct Known {
+    marks: BTreeMap<SequenceName, u64>,
+    /// The latest fence that one of them knows of.
+    fence: Option<String>,
+}
+
+impl Known {
+    /// Adds what the records in a data folder tell, and what servers left there. Returns what is told of a record that cannot be
+    /// believed, if there is one.
+    fn read_folder(&mut self, folder: &Path) -> Result<Option<String>> {
         let shown = folder.display();
-        format!(
-            "what servers left of sequences in {shown} can't be read: remove that file if --above says more"
-        )
-    })?;
-    if found.is_none() && left.is_empty() {
-        bail!("{} has no records of sequences: is it the data folder of a server?", folder.display());
+        let found = local::sequences::inspect(folder)?;
+        let left = marks_left_in(folder).with_context(|| {
+            format!(
+                "what servers left of sequences in {shown} can't be read: remove that file if --above says more"
+            )
+        })?;
+        let fence =
+            fence_known_in(folder).with_context(|| format!("sequences.store in {shown} can't be read"))?;
+        if found.is_none() && left.is_empty() && fence.is_none() {
+            bail!("{shown} has no records of sequences: is it the data folder of a server?");
+        }
+        let mut findings = found.iter().flat_map(|found| &found.findings);
+        if let Some(finding) = findings.find(|finding| matches!(finding, Finding::Restored { .. })) {
+            bail!(
+                "{shown} knew more of its sequences than is in it: {finding} {shown}, and fence the store after that"
+            );
+        }
+        let lost = found.iter().flat_map(SequencesInspection::lost).map(ToString::to_string).next();
+        let records = found.into_iter().flat_map(|found| found.records);
+        let seen = records.filter_map(|row| Some((SequenceName::new(&row.name).ok()?, row.record.value)));
+        for (name, value) in seen.chain(left) {
+            let mark = self.marks.entry(name).or_default();
+            *mark = value.max(*mark);
+        }
+        // The times of different databases' clocks are compared as numbers.
+        let seconds = |fence: &Option<String>| fence.as_ref().and_then(|at| at.parse::<f64>().ok());
+        if seconds(&fence) > seconds(&self.fence) {
+            self.fence = fence;
+        }
+        Ok(lost)
     }
-    let mut findings = found.iter().flat_map(|found| &found.findings);
-    if let Some(finding) = findings.find(|finding| matches!(finding, Finding::Restored { .. })) {
-        let shown = folder.display();
-        bail!(
-            "{shown} knew more of its sequences than is in it: {finding} {shown}, and fence the store after that"
-        );
-    }
-    let lost = found.iter().flat_map(SequencesInspection::lost).map(ToString::to_string).next();
-    let records = found.into_iter().flat_map(|found| found.records);
-    let seen = records.filter_map(|row| Some((SequenceName::new(&row.name).ok()?, row.record.value)));
-    for (name, value) in seen.chain(left) {
-        let mark = known.entry(name).or_default();
-        *mark = value.max(*mark);
-    }
-    Ok(lost)
 }

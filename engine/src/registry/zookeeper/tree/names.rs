@@ -12,7 +12,7 @@ use zookeeper_client::{Client, CreateMode, Error, MultiReadResult, MultiWriteErr
 use super::rows::unanswered;
 use super::{Tree, VERSION_BITS, unavailable};
 use crate::registry::record::{EraId, NO_SPILL, Place, Row};
-use crate::registry::zookeeper::inspect::{children, read_all};
+use crate::registry::zookeeper::inspect::{children, children_of_all, read_all};
 use crate::registry::zookeeper::link::Failure;
 use crate::registry::zookeeper::restore_check::{Comparison, NodeVersion};
 use crate::registry::zookeeper::znode::{
@@ -420,12 +420,10 @@ pub(in crate::registry::zookeeper) fn names_of(
     link: &crate::registry::zookeeper::link::Link,
     client: &Client,
 ) -> Result<Vec<String>, Failure> {
-    let mut names = Vec::new();
-    for folder in children(link, client, SEQUENCES)? {
-        let nodes = children(link, client, &format!("{SEQUENCES}/{folder}"))?;
-        names.extend(nodes.iter().filter_map(|node| sequence_name(node)));
-    }
-    Ok(names)
+    let folders = children(link, client, SEQUENCES)?;
+    let paths: Vec<String> = folders.iter().map(|folder| format!("{SEQUENCES}/{folder}")).collect();
+    let nodes = children_of_all(link, client, &paths)?;
+    Ok(nodes.iter().flatten().filter_map(|node| sequence_name(node)).collect())
 }
 
 /// What became of one transaction.

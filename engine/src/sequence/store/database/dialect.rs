@@ -87,5 +87,15 @@ pub(super) trait Dialect: 'static {
     async fn tiny_tokens(connection: &mut Self::Connection) -> Result<Option<Vec<TinyToken>>, Failure>;
 
     /// Writes the present identity; the time, too, if it is a fence.
-    async fn record_identity(connection: &mut Self::Connection, is_fence: bool) -> Result<Identity, Failure>;
+    async fn record_identity(connection: &mut Self::Connection, writes: Writes) -> Result<Identity, Failure>;
+}
+
+/// What is written of a store in it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Writes {
+    Identity,
+    /// And the time of a fence, which is later than that one, in seconds of Unix time.
+    Fence {
+        after: Option<f64>,
+    },
 }

@@ -47,7 +47,7 @@ pub use table::{ParseTableError, Shape, Table};
 pub use tiny_token::TinyToken;
 pub use url::{DatabaseUrl, Kind, ParseDatabaseUrlError};
 
-use self::dialect::{Dialect, Granted};
+use self::dialect::{Dialect, Granted, Writes};
 use self::failure::{Denied, Failure};
 use crate::clock::boot_ns;
 use crate::sequence::name::SequenceName;
@@ -383,7 +383,13 @@ impl<D: Dialect> Store for DatabaseStore<D> {
     }
 
     fn record_identity(&mut self) -> Result<Identity, StoreError> {
-        Ok(self.run(async |connection| D::record_identity(connection, true).await)?)
+        let writes = Writes::Fence { after: None };
+        Ok(self.run(async |connection| D::record_identity(connection, writes).await)?)
+    }
+
+    fn record_identity_after(&mut self, fenced: &str) -> Result<Identity, StoreError> {
+        let writes = Writes::Fence { after: fenced.parse().ok().filter(|after: &f64| after.is_finite()) };
+        Ok(self.run(async |connection| D::record_identity(connection, writes).await)?)
     }
 
     fn was_silent(&self) -> bool {
@@ -406,7 +412,7 @@ impl<D: Dialect> Database for DatabaseStore<D> {
     }
 
     fn note_identity(&mut self) -> Result<Identity, StoreError> {
-        Ok(self.run(async |connection| D::record_identity(connection, false).await)?)
+        Ok(self.run(async |connection| D::record_identity(connection, Writes::Identity).await)?)
     }
 
     fn make_tables(&mut self) -> Result<Vec<String>, StoreError> {

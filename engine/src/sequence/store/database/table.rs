@@ -366,6 +366,11 @@ impl FoundTable {
     }
 }
 
+/// The floor of an ask, as the mark's column has it.
+pub(super) fn floor_of(shape: Shape, ask: &Ask) -> i64 {
+    i64::try_from(ask.floor.saturating_sub(shape.columns().above)).unwrap_or(i64::MAX)
+}
+
 /// A row as it lies in the table.
 #[derive(Clone, Debug)]
 pub(super) struct FoundRow {
@@ -459,6 +464,9 @@ pub(super) fn outcome(shape: Shape, ask: &Ask, row: Option<&FoundRow>, moved: Op
         Ok(next) => next,
         Err(why) => return Outcome::Refused { why },
     };
+    if next < ask.floor {
+        return Outcome::Behind { next };
+    }
     let increment = u64::from(settings.increment);
     let ahead = (u64::from(settings.remainder) + increment - next % increment) % increment;
     // What the column can say ends with the grant of the number before the highest, where the mark is exclusive.
@@ -487,7 +495,7 @@ mod tests {
     use super::*;
 
     fn ask(count: u64, least: u64) -> Ask {
-        Ask { name: SequenceName::new("orders").unwrap(), count, least }
+        Ask { name: SequenceName::new("orders").unwrap(), count, least, floor: 0 }
     }
 
     fn row(mark: i64, step: i64) -> FoundRow {

@@ -102,7 +102,7 @@ impl Dialect for Scripted {
         Ok(None)
     }
 
-    async fn record_identity(connection: &mut u32, _: bool) -> Result<Identity, Failure> {
+    async fn record_identity(connection: &mut u32, _: Writes) -> Result<Identity, Failure> {
         Ok(host(*connection))
     }
 }
@@ -113,7 +113,7 @@ fn store() -> DatabaseStore<Scripted> {
 }
 
 fn grant(store: &mut DatabaseStore<Scripted>, names: &[&str]) -> (Option<Identity>, Vec<Outcome>) {
-    let ask = |name: &&str| Ask { name: SequenceName::new(name).unwrap(), count: 1, least: 1 };
+    let ask = |name: &&str| Ask { name: SequenceName::new(name).unwrap(), count: 1, least: 1, floor: 0 };
     let asks: Vec<Ask> = names.iter().map(ask).collect();
     let mut outcomes = Vec::new();
     let identity = store.grant(&asks, &mut outcomes);

@@ -22,7 +22,7 @@ fn created(store: &mut RegistryStore, text: &str, settings: SequenceSettings) {
 
 fn grant(store: &mut RegistryStore, text: &str, count: u64) -> Outcome {
     let mut out = Vec::new();
-    let identity = store.grant(&[Ask { name: name(text), count, least: 1 }], &mut out);
+    let identity = store.grant(&[Ask { name: name(text), count, least: 1, floor: 0 }], &mut out);
     let outcome = out.pop().unwrap();
     assert_eq!(identity.is_some(), matches!(outcome, Outcome::Granted { .. }));
     outcome

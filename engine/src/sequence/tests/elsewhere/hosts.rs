@@ -1,11 +1,13 @@
 //! Servers on several hosts of one database, each with a witness that sees what its own host was granted.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use super::*;
 use crate::registry::sequences::memory::RecordFault;
 use crate::sequence::Demand;
+use crate::sequence::tests::SteppedClock;
 
 /// One server, its way to the database, and its sequence.
 struct Host {
@@ -87,7 +89,7 @@ fn twice_of_leftovers_over_a_fail_over() -> usize {
     teller.stop();
     drop((first, teller));
     let (mut promoted, mut granted) = (world.database.store(1), Vec::new());
-    promoted.grant(&[Ask { name: named("a"), count: 2_000, least: 1 }], &mut granted);
+    promoted.grant(&[Ask { name: named("a"), count: 2_000, least: 1, floor: 0 }], &mut granted);
     let Some(Outcome::Granted { first, end, .. }) = granted.pop() else { panic!("it has ids") };
     let mut ids: Vec<u64> = (first..end).collect();
     promoted.raise(&named("a"), 20_000).unwrap();
@@ -117,46 +119,66 @@ fn beside_a_witness_of_its_own_a_process_uses_no_grant_below_its_own_where_a_per
     assert_eq!(twice(&ids), 0);
 }
 
-/// Ids that came twice where a dump is put back, whose identity is the same, between two lives of two hosts, of which the first ones
-/// left nothing of the name: they were killed, or it is strict and they stopped.
-fn twice_of_a_dump_between_lives(is_strict: bool) -> usize {
-    twice_of_a_dump_where(is_strict, |_| {})
+/// Two hosts of one database, each with a folder and a witness of its own, and the ids of their first lives: both were killed, or the
+/// name is strict and they stopped, so that nothing is left of it. Then a dump of before that is put back, whose identity is the same.
+struct BehindADump {
+    world: World,
+    clock: Arc<SteppedClock>,
+    witnesses: [MemoryRecords; 2],
+    folders: [TempDir; 2],
+    ids: Vec<u64>,
 }
 
-/// The same, where something happens to the first host's witness between its lives.
-fn twice_of_a_dump_where(is_strict: bool, between: impl Fn(&MemoryRecords)) -> usize {
-    let world = World::new();
-    world.create("a", SequenceSettings { strict: is_strict, ..SequenceSettings::default() });
-    world.database.store(0).record_identity().unwrap();
-    let dump = world.database.dump(0);
-    let (clock, witnesses) = (clock(), [records(1), records(2)]);
-    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-    let life = |at: usize| {
-        let builder = Sequences::builder(Box::new(world.database.store(0)));
-        let builder = builder.records(Box::new(witnesses[at].clone())).data_dir(folders[at].path());
-        let (sequences, teller) = builder.wait(LONG).clock(clock.clone()).assemble_for_test();
+impl BehindADump {
+    fn new(is_strict: bool) -> Self {
+        let world = World::new();
+        world.create("a", SequenceSettings { strict: is_strict, ..SequenceSettings::default() });
+        world.database.store(0).record_identity().unwrap();
+        let dump = world.database.dump(0);
+        let (witnesses, folders) = ([records(1), records(2)], [(); 2].map(|()| tempfile::tempdir().unwrap()));
+        let mut hosts = Self { world, clock: clock(), witnesses, folders, ids: Vec::new() };
+        for (at, count) in [(0, 1), (1, 300)] {
+            let (a, _sequences, mut teller) = hosts.life(at);
+            hosts.ids.extend((0..count).map(|_| next(&a, || teller.turn_now())));
+            if is_strict {
+                teller.stop();
+            }
+        }
+        hosts.world.database.restore(0, &dump);
+        hosts
+    }
+
+    fn life(&self, at: usize) -> (Sequence, Sequences, Teller) {
+        let builder = Sequences::builder(Box::new(self.world.database.store(0)));
+        let builder = builder.records(Box::new(self.witnesses[at].clone())).data_dir(self.folders[at].path());
+        let (sequences, teller) = builder.wait(LONG).clock(self.clock.clone()).assemble_for_test();
         (sequence(&sequences, "a"), sequences, teller)
-    };
-    let mut ids = Vec::new();
-    for (at, count) in [(0, 1), (1, 300)] {
-        let (a, _sequences, mut teller) = life(at);
-        ids.extend((0..count).map(|_| next(&a, || teller.turn_now())));
-        if is_strict {
-            teller.stop();
-        }
     }
-    world.database.restore(0, &dump);
-    between(&witnesses[0]);
-    let (a, _sequences, mut teller) = life(0);
-    let mut call = Box::pin(a.request(Demand::ordered(1), LONG));
-    for _ in 0..10 {
-        if let Poll::Ready(got) = call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            ids.extend(got.into_iter().flatten().flatten());
-            break;
-        }
+
+    /// A host goes on in another life, as far as it is granted something.
+    fn go_on(&mut self, at: usize) {
+        let (a, _sequences, mut teller) = self.life(at);
         teller.turn_now();
+        let mut call = Box::pin(a.request(Demand::ordered(1), LONG));
+        for _ in 0..10 {
+            if let Poll::Ready(got) = call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                self.ids.extend(got.into_iter().flatten().flatten());
+                break;
+            }
+            teller.turn_now();
+        }
     }
-    twice(&ids)
+
+    fn twice(&self) -> usize {
+        twice(&self.ids)
+    }
+}
+
+/// Ids that came twice where the first host goes on behind the dump.
+fn twice_of_a_dump_between_lives(is_strict: bool) -> usize {
+    let mut hosts = BehindADump::new(is_strict);
+    hosts.go_on(0);
+    hosts.twice()
 }
 
 /// What the folder's own witness saw tells that the store went back; what others were granted meanwhile it does not tell.
@@ -173,6 +195,53 @@ fn a_dump_that_is_put_back_between_lives_is_noticed_by_what_a_witness_of_one_hos
 /// behind it.
 #[test]
 fn a_witness_of_one_host_that_is_away_before_the_grant_and_back_behind_it_does_not_hide_a_dump() {
-    let away = |records: &MemoryRecords| records.fail([RecordFault::Away]);
-    assert_eq!(twice_of_a_dump_where(false, away), 0);
+    let mut hosts = BehindADump::new(false);
+    hosts.witnesses[0].fail([RecordFault::Away]);
+    hosts.go_on(0);
+    assert_eq!(hosts.twice(), 0);
+}
+
+/// Ids that came twice where both go on behind the dump, the one that was granted more first.
+fn twice_of_a_dump_that_another_host_met() -> usize {
+    let mut hosts = BehindADump::new(false);
+    hosts.go_on(1);
+    hosts.go_on(0);
+    hosts.twice()
+}
+
+/// What it is granted is thrown away; had that moved the mark, it would be above what the other one knows.
+#[test]
+fn a_host_that_meets_a_dump_hides_it_from_no_other_one() {
+    assert_eq!(twice_of_a_dump_that_another_host_met(), 0);
+    assert!(Guard::without(&[Guard::GrantAboveFloor], twice_of_a_dump_that_another_host_met) > 0);
+}
+
+/// Each life of it is granted a step more, and one of them the numbers of the other host.
+#[test]
+fn a_host_that_is_started_again_and_again_behind_a_dump_waits_for_a_fence_in_each_life() {
+    let mut hosts = BehindADump::new(false);
+    (0..4).for_each(|_| hosts.go_on(0));
+    assert_eq!(hosts.twice(), 0);
+    let mut store = hosts.world.database.store(0);
+    store.raise(&named("a"), 20_000).unwrap();
+    store.record_identity().unwrap();
+    hosts.go_on(0);
+    assert_eq!(hosts.ids.last(), Some(&20_000), "behind the fence");
+}
+
+/// "Create it if it is absent" is what clients do; of numbers that were granted before they know nothing.
+#[test]
+fn a_row_that_is_gone_is_not_made_again_below_what_a_witness_of_one_host_saw() {
+    let hosts = BehindADump::new(false);
+    hosts.world.database.remove(0, "a");
+    let (a, sequences, mut teller) = hosts.life(0);
+    let mut create = |start| {
+        let reply = sequences.create(&named("a"), NewSequence { start, ..NewSequence::default() });
+        teller.turn_now();
+        reply.wait()
+    };
+    assert!(matches!(create(1), Err(ControlError::Refused { why }) if why.contains("start of 1001")));
+    create(1_001).unwrap();
+    create(1).unwrap();
+    assert_eq!(next(&a, || teller.turn_now()), 1_001);
 }

@@ -1,6 +1,8 @@
 //! A witness that begins, ends or is another one than before: what it has not seen.
 
 use super::*;
+use crate::sequence::fence_known_in;
+use crate::sequence::store::{Fence, Fenced, fence};
 
 /// Ids that came twice where a database was put back before a life that asks a witness, which no life before it did, and the
 /// fence that this needs raised no mark.
@@ -344,6 +346,50 @@ fn a_dump_of_before_the_fence_that_a_witness_needed_waits_for_another_one() {
     }
 }
 
+/// Ids that came twice where the life before was killed and left nothing, no witness is asked, and the database is put back to
+/// before its last fence; and whether a fence that is told of as later than the lost one, by a clock that is behind, puts it right.
+fn twice_of_a_dump_without_a_witness() -> (usize, bool) {
+    let (world, folder, clock) = (world(), tempfile::tempdir().unwrap(), clock());
+    let mut store = world.database.store(0);
+    store.record_identity().unwrap();
+    let dump = world.database.dump(0);
+    world.database.set_clock(1_000);
+    store.record_identity().unwrap();
+    let life = || {
+        let builder = Sequences::builder(Box::new(world.database.store(0)));
+        let builder = builder.data_dir(folder.path()).wait(LONG).clock(clock.clone());
+        let (sequences, teller) = builder.assemble_for_test();
+        let a = sequence(&sequences, "a");
+        (sequences, teller, a)
+    };
+    let (first, mut teller, a) = life();
+    let mut ids = vec![next(&a, || teller.turn_now())];
+    drop((first, teller, a));
+    world.database.restore(0, &dump);
+    world.database.set_clock(10);
+    let (second, mut teller, a) = life();
+    take_in_turns(200, &a, &mut ids, || teller.turn_now());
+    let twice = twice(&ids);
+    let after = fence_known_in(folder.path()).unwrap();
+    let plan = Fence { above: Some(20_000), after, ..Fence::default() };
+    assert!(is_later_told(&fence(&mut store, &plan).unwrap()));
+    clock.pass(Duration::from_secs(2));
+    teller.turn_now();
+    let goes_on = next(&a, || teller.turn_now()) > 0 && second.status().behind.is_none();
+    (twice, goes_on)
+}
+
+fn is_later_told(fenced: &Fenced) -> bool {
+    fenced.identity.as_ref().and_then(|told| told.fenced.as_ref()).is_some_and(|at| at == "1002")
+}
+
+/// The folder remembers the fence, though its marks are gone with the process.
+#[test]
+fn a_dump_of_before_a_fence_waits_for_another_one_where_no_witness_is_asked() {
+    assert_eq!(twice_of_a_dump_without_a_witness(), (0, true));
+    assert!(Guard::without(&[Guard::FenceStays], twice_of_a_dump_without_a_witness).0 > 0);
+}
+
 /// A name of a life without a witness, one in which a witness began behind a fence, and a dump of before the fence put back.
 fn put_back_before_the_fence(lossless: bool) -> (TempDir, Sequences, Teller, Sequence) {
     let (world, folder, clock) = (world(), tempfile::tempdir().unwrap(), clock());
@@ -397,4 +443,26 @@ fn a_fence_that_is_gone_is_missed_once_at_most_where_the_store_loses_nothing() {
     take_in_turns(100, &a, &mut Vec::new(), || teller.turn_now());
     let stats = sequences.stats();
     assert!(stats.grants.granted >= 2 && stats.identity_changes <= 1, "{stats:?}");
+}
+
+/// What a witness of one host took for gaps, other hosts were granted.
+#[test]
+fn a_witness_that_is_said_to_be_of_all_from_now_on_needs_a_fence() {
+    let (world, folder) = (world(), tempfile::tempdir().unwrap());
+    let records = || Box::new(world.records.clone().described("local"));
+    let life = |is_shared| {
+        let builder = Sequences::builder(Box::new(world.database.store(0))).records(records());
+        let builder = builder.shared_witness(is_shared).data_dir(folder.path()).wait(LONG);
+        let (sequences, teller) = builder.assemble_for_test();
+        let a = sequence(&sequences, "a");
+        (sequences, teller, a)
+    };
+    for _ in 0..2 {
+        let (first, mut teller, a) = life(false);
+        next(&a, || teller.turn_now());
+        assert_eq!(first.status().behind, None);
+    }
+    let (second, mut teller, a) = life(true);
+    take_in_turns(3, &a, &mut Vec::new(), || teller.turn_now());
+    assert!(second.status().behind.is_some_and(|why| why.contains("of all")));
 }

@@ -20,7 +20,7 @@ use mysql_async::prelude::Queryable;
 
 use self::connection::{Connection, failure, found_row, read_identity, text};
 use super::beside::{Beside, beside};
-use super::dialect::{Dialect, Granted};
+use super::dialect::{Dialect, Granted, Writes};
 use super::failure::{Denied, Failure};
 use super::table::{FoundRow, Moved, outcome, spellings};
 use super::tiny_token::TinyToken;
@@ -192,7 +192,7 @@ impl Dialect for MySql {
         }
     }
 
-    async fn record_identity(connection: &mut Connection, is_fence: bool) -> Result<Identity, Failure> {
+    async fn record_identity(connection: &mut Connection, writes: Writes) -> Result<Identity, Failure> {
         let identity = Self::identity(connection).await?;
         if !connection.sql.is_store_table_there() {
             // A statement that makes a table is a transaction of its own.
@@ -201,10 +201,20 @@ impl Dialect for MySql {
             connection.sql.has_store_table(true);
         }
         let sql = &connection.sql;
-        let statement = if is_fence { sql.record(&identity.current) } else { sql.note(&identity.current) };
+        let statement = match writes {
+            Writes::Fence { after } => sql.record(&identity.current, after),
+            Writes::Identity => sql.note(&identity.current),
+        };
         let statements =
             [sql::BEGIN.to_owned(), statement, connection.sql.identity.clone(), "COMMIT".to_owned()];
+        // In other zones an hour of autumn comes twice, and no fence of it is later than another.
+        let set_zone = async |connection: &mut Connection, zone| {
+            let set = connection.conn.query_drop(format!("SET time_zone = {zone}")).await;
+            set.map_err(|error| failure(&error))
+        };
+        set_zone(connection, "'+00:00'").await?;
         let replies = connection.transact(&statements).await?;
+        set_zone(connection, "DEFAULT").await?;
         read_identity(&replies[2].rows)
     }
 }

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use super::super::beside::known_columns;
-use super::super::table::{FoundTable, MOST_TINY_TOKENS, Shape};
+use super::super::table::{FoundTable, MOST_TINY_TOKENS, Shape, floor_of};
 use crate::sequence::name::SequenceName;
 use crate::sequence::store::{Alteration, Ask, HIGHEST, MOST_STEP, NewLast, NewSequence};
 
@@ -192,13 +192,14 @@ impl Statements {
         let Expressions { mark, step, increment, remainder, strict, cap, touched, .. } = &self.columns;
         let above = self.shape.columns().above;
         let (count, least) = (ask.count.min(MOST_STEP), ask.least.min(MOST_STEP));
+        let floor = floor_of(self.shape, ask);
         let by = format!("NULLIF({increment}, 0)");
         // How far the first number that fits is from the first number that is free.
         let ahead = format!("MOD({remainder} + {increment} - MOD(MOD({mark}, {by}) + {above}, {by}), {by})");
         format!(
             "UPDATE {table} SET {mark} = LAST_INSERT_ID({mark}) + LEAST(\
                IF({strict}, {least}, GREATEST({count}, LEAST({step}, {MOST_STEP}))) * {increment}, {cap} - {mark}){touched} \
-             WHERE {is} AND {mark} >= 0 AND {mark} < {cap} AND {step} >= 1 AND {increment} >= 1 \
+             WHERE {is} AND {mark} >= {floor} AND {mark} < {cap} AND {step} >= 1 AND {increment} >= 1 \
                AND {remainder} >= 0 AND {remainder} < {increment} AND {ahead} < {cap} - {mark}",
             table = self.table,
             is = self.columns.is(ask.name.as_str()),
@@ -262,13 +263,16 @@ impl Statements {
         )
     }
 
-    /// Writes an identity, and the time of a fence: later than the last one also where a clock was ahead then.
-    pub(super) fn record(&self, identity: &str) -> String {
+    /// Writes an identity, and the time of a fence: later than the last one, and than that of `after`, also where a clock was
+    /// ahead then.
+    pub(super) fn record(&self, identity: &str, after: Option<f64>) -> String {
         let identity = literal(identity);
+        let later = |than: &str| format!("COALESCE({than} + INTERVAL 1000 MICROSECOND, now(3))");
+        let after = later(&after.map_or("NULL".to_owned(), |after| format!("FROM_UNIXTIME({after:.3})")));
+        let last = later("`fenced_at`");
         format!(
-            "INSERT INTO {} (`one`, `identity`, `fenced_at`) VALUES (1, {identity}, now(3)) ON DUPLICATE KEY UPDATE \
-             `identity` = {identity}, \
-             `fenced_at` = GREATEST(now(3), COALESCE(`fenced_at` + INTERVAL 1000 MICROSECOND, now(3)))",
+            "INSERT INTO {} (`one`, `identity`, `fenced_at`) VALUES (1, {identity}, GREATEST(now(3), {after})) \
+             ON DUPLICATE KEY UPDATE `identity` = {identity}, `fenced_at` = GREATEST(now(3), {after}, {last})",
             self.store_name
         )
     }

@@ -20,9 +20,9 @@ use tokio_postgres::types::Type;
 
 use self::connection::{Connection, Parameter, failure, found_row, lost, read_identity};
 use super::beside::{Beside, beside};
-use super::dialect::{Dialect, Granted};
+use super::dialect::{Dialect, Granted, Writes};
 use super::failure::{Denied, Failure};
-use super::table::{FoundRow, Moved, outcome, spellings};
+use super::table::{FoundRow, Moved, floor_of, outcome, spellings};
 use super::tiny_token::TinyToken;
 use super::{DatabaseOptions, Report};
 use crate::sequence::name::SequenceName;
@@ -61,11 +61,16 @@ impl Dialect for Postgres {
         let asked = asks.iter().filter(|ask| connection.table.can_hold(&ask.name));
         let names: Vec<&str> = asked.clone().map(|ask| ask.name.as_str()).collect();
         let counts: Vec<i64> = asked.clone().map(|ask| ask.count.min(MOST_STEP).cast_signed()).collect();
-        let leasts: Vec<i64> = asked.map(|ask| ask.least.min(MOST_STEP).cast_signed()).collect();
+        let leasts: Vec<i64> = asked.clone().map(|ask| ask.least.min(MOST_STEP).cast_signed()).collect();
+        let floors: Vec<i64> = asked.map(|ask| floor_of(shape, ask)).collect();
         let warned = connection.notices.warnings();
         let (client, sql) = (&connection.client, &connection.sql);
-        let asked: [Parameter<'_>; 3] =
-            [(&names, Type::TEXT_ARRAY), (&counts, Type::INT8_ARRAY), (&leasts, Type::INT8_ARRAY)];
+        let asked: [Parameter<'_>; 4] = [
+            (&names, Type::TEXT_ARRAY),
+            (&counts, Type::INT8_ARRAY),
+            (&leasts, Type::INT8_ARRAY),
+            (&floors, Type::INT8_ARRAY),
+        ];
         let (begun, identity, locked, moved, committed) = tokio::join!(
             biased;
             client.batch_execute(&sql.begin),
@@ -218,7 +223,7 @@ impl Dialect for Postgres {
         }
     }
 
-    async fn record_identity(connection: &mut Connection, is_fence: bool) -> Result<Identity, Failure> {
+    async fn record_identity(connection: &mut Connection, writes: Writes) -> Result<Identity, Failure> {
         let identity = Self::identity(connection).await?;
         if !connection.sql.is_store_table_there() {
             connection
@@ -229,8 +234,18 @@ impl Dialect for Postgres {
             connection.sql.has_store_table(true);
         }
         let sql = &connection.sql;
-        let statement = if is_fence { sql.record.clone() } else { sql.note.clone() };
-        connection.transact(&statement, &[(&identity.current, Type::TEXT)]).await?;
+        match writes {
+            Writes::Fence { after } => {
+                let record = sql.record.clone();
+                connection
+                    .transact(&record, &[(&identity.current, Type::TEXT), (&after, Type::FLOAT8)])
+                    .await?;
+            }
+            Writes::Identity => {
+                let note = sql.note.clone();
+                connection.transact(&note, &[(&identity.current, Type::TEXT)]).await?;
+            }
+        }
         Self::identity(connection).await
     }
 }

@@ -13,6 +13,9 @@ pub(super) const STORE_TABLE: &str =
 /// would be the old one until the first checkpoint after a promotion.
 const IDENTITY: &str = "SELECT system_identifier, pg_walfile_name(pg_current_wal_insert_lsn())::text, RECORDED FROM pg_control_system()";
 
+/// The time of a fence. What is null is left out.
+const AFTER: &str = "GREATEST(now(), to_timestamp($2) + interval '1 millisecond')";
+
 /// What stands for the identity that was written and the time of it, where there is no table for them.
 const NOTHING_RECORDED: &str = "NULL::text, NULL::text";
 
@@ -168,8 +171,8 @@ impl Statements {
             grant: format!(
                 "UPDATE {table} t SET {mark} = t.{mark} + LEAST((CASE WHEN {strict} THEN g.least \
                    ELSE GREATEST(g.count, LEAST({step}, {MOST_STEP})) END) * {increment}, {cap} - t.{mark}){touched} \
-                 FROM unnest($1::text[], $2::bigint[], $3::bigint[]) g(name, count, least) \
-                 WHERE {is} AND t.{mark} BETWEEN 0 AND {cap} - 1 AND {step} >= 1 AND {increment} >= 1 \
+                 FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[]) g(name, count, least, floor) \
+                 WHERE {is} AND t.{mark} BETWEEN g.floor AND {cap} - 1 AND {step} >= 1 AND {increment} >= 1 \
                    AND {remainder} >= 0 AND {remainder} < {increment} AND {ahead} < {cap} - t.{mark} \
                  RETURNING t.{name}::text, t.{mark}::bigint",
                 is = is("g.name")
@@ -190,10 +193,10 @@ impl Statements {
             note: format!(
                 "INSERT INTO {store_name} (one, identity) VALUES (1, $1) ON CONFLICT (one) DO UPDATE SET identity = $1"
             ),
-            // Later than the last one also where a clock was ahead then.
+            // Later than the last one, and than the one of `$2`, also where a clock was ahead then.
             record: format!(
-                "INSERT INTO {store_name} AS s (one, identity, fenced_at) VALUES (1, $1, now()) ON CONFLICT (one) \
-                 DO UPDATE SET identity = $1, fenced_at = GREATEST(now(), s.fenced_at + interval '1 millisecond')"
+                "INSERT INTO {store_name} AS s (one, identity, fenced_at) VALUES (1, $1, {AFTER}) ON CONFLICT (one) \
+                 DO UPDATE SET identity = $1, fenced_at = GREATEST({AFTER}, s.fenced_at + interval '1 millisecond')"
             ),
             make_store: make_store(&store_name),
             store_name,
