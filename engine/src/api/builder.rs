@@ -386,8 +386,8 @@ pub(crate) fn assemble(
     let mut gate = Gate::new(engine_clock, Minter::new(genesis.layout, Ages::of(&settings, &layout)));
 
     let tally = Arc::new(Mutex::new(Tally::default()));
-    let is_of_this_machine = registry.is_of_this_machine();
     let registry = Box::new(Monitored::new(registry, tally.clone(), clock.clone()));
+    let is_of_this_machine = registry.is_of_this_machine();
     let mut ownership = Ownership::new(registry, identity);
     let OpenedSpill { log, inherited, refused } = open(&genesis, &mut ownership);
     let mut registry_thread = RegistryThread::new(ownership, tally.clone(), clock.clone());

@@ -279,8 +279,8 @@ impl Producer {
                 );
             } else {
                 tracing::warn!(
-                    "the wall clock leapt forward; all ids in memory are dropped, in case this machine was resumed from \
-                     a snapshot"
+                    "the wall clock leapt forward; all ids in memory are dropped, and with a local registry those in the \
+                     spill, in case this machine was resumed from a snapshot"
                 );
             }
         });

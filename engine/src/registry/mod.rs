@@ -321,7 +321,7 @@ pub trait Registry: Send {
     }
 
     /// Whether it lies on this machine, so that one that is resumed from a snapshot, or is a copy, has a registry that says what it
-    /// said then. Defaults to false.
+    /// said then: a leap of the clock gives up the spill there. An adaptor around another one says what that says. Defaults to false.
     fn is_of_this_machine(&self) -> bool {
         false
     }

@@ -32,6 +32,22 @@ fn a_leap_that_a_caller_sees_first_still_voids_what_is_in_memory() {
     );
 }
 
+/// A registry in the folder goes back with the machine, and so does its mark of what was taken from the spill.
+#[test]
+fn a_leap_gives_up_the_spill_beside_a_registry_in_the_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(Shifted::default());
+    let engine = Engine::builder().data_dir(folder.path()).clock(clock.clone()).build().unwrap();
+    eventually("unused ids are in the spill", 20, || engine.stats().spill.ids > 16_000_000);
+    clock.step(3_600_000);
+    // Four millions a second come anew.
+    eventually("they are given up", 4, || {
+        let stats = engine.stats();
+        stats.clock.jumps == 1 && stats.spill.ids < 8_000_000
+    });
+    engine.next_id().unwrap();
+}
+
 /// A grant that was under way when the machine was resumed from a snapshot.
 #[test]
 fn a_grant_under_way_at_a_leap_is_dropped() {

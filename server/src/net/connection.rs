@@ -222,8 +222,8 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
                 yield_now().await;
             }
             self.advance();
-            if self.session.take_rejection() {
-                self.hold_back(server).await;
+            if self.session.take_rejection() && !self.hold_back(server).await {
+                return Ended::Broken;
             }
             let was_full = self.outbox.is_high();
             if self.write_now().is_err() {
@@ -272,11 +272,14 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
         }
     }
 
-    /// Counts and logs a wrong token, and waits for a moment before that is answered.
+    /// Counts and logs a wrong token, and waits for a moment before that is answered; false if its place is wanted meanwhile.
     #[cold]
-    async fn hold_back(&self, server: &Server) {
+    async fn hold_back(&self, server: &Server) -> bool {
         server.reject(|| self.reader.peer().ok());
-        sleep(REJECTION_PAUSE).await;
+        tokio::select! {
+            () = self.newcomer.ended(), if !self.session.was_greeted() => false,
+            () = sleep(REJECTION_PAUSE) => true,
+        }
     }
 
     /// Whether the socket has everything that was answered.

@@ -215,12 +215,15 @@ fn a_fence_that_was_put_back_is_missed_and_one_that_is_told_of_it_is_later(serve
     fenced("-");
     let xuid = serve(&data, &url).unwrap();
     says(&through(&xuid, &["next", "orders"]).unwrap().refused(1).unwrap(), &["STORE_BEHIND"]);
+    let waits_for_fence = || xuid.metrics().unwrap().sum(&["xuid_sequence_waits_for_fence"]);
+    assert!(waits_for_fence() > 0.5);
     at_store(&["fence", &url, "--data-dir", data.to_str().unwrap(), "--yes"]).unwrap().ok().unwrap();
     clock::wait_until("the names are open", PATIENCE, || {
         let number = through(&xuid, &["next", "orders"])?;
         Ok(number.ok().is_ok_and(|number| number.trim().parse::<u64>().is_ok_and(|number| number >= 11_001)))
     })
     .unwrap();
+    assert!(waits_for_fence() < 0.5);
     xuid.stop().unwrap();
 }
 

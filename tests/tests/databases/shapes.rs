@@ -2,15 +2,16 @@
 
 use std::thread;
 
-use xuid_engine::sequence::store::Outcome;
 use xuid_engine::sequence::store::database::open;
+use xuid_engine::sequence::store::{Ask, Outcome};
 use xuid_tests::Sql;
 
-use crate::fixture::{Ranges, Server, ask, grant, grant_one, name, on_both, patient};
+use crate::fixture::{Ranges, Server, ask, create, grant, grant_one, name, on_both, patient};
 
 on_both!(
     leaf_s_servers_and_ours_share_a_row,
     leaf_s_first_segment_begins_at_its_mark,
+    a_row_below_the_floor_of_an_ask_is_not_moved_in_any_shape,
     tinyid_s_servers_and_ours_share_a_row,
     tinyid_s_first_segment_begins_above_its_mark,
     an_update_time_of_seconds_is_written_and_a_timestamp_is_the_database_s,
@@ -61,6 +62,24 @@ pub(crate) fn tiny_id_table(server: &Server) {
          VALUES ('test_odd', 1, 1, 100000, 2, 1)",
     )
     .unwrap();
+}
+
+fn a_row_below_the_floor_of_an_ask_is_not_moved_in_any_shape(server: &mut Server) {
+    leaf_table(server);
+    tiny_id_table(server);
+    let mut ours = server.prepared();
+    create(&mut *ours, "order");
+    let of_shape = |shape| open(&server.url(), &patient(shape)).unwrap();
+    for (mut store, text, mark) in
+        [(ours, "order", 1), (of_shape("leaf"), "order", 1), (of_shape("tinyid"), "test_odd", 2)]
+    {
+        let mut granted = |floor| grant(&mut *store, &[Ask { floor, ..ask(text) }]).remove(0);
+        for _ in 0..2 {
+            assert_eq!(granted(mark + 1), Outcome::Behind { next: mark });
+        }
+        let outcome = granted(mark);
+        assert!(matches!(outcome, Outcome::Granted { first, .. } if first == mark), "{text}: {outcome:?}");
+    }
 }
 
 /// What Leaf does for a segment, which is `max_id - step .. max_id`.

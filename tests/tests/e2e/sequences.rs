@@ -171,6 +171,10 @@ fn the_commands_create_show_list_use_alter_and_end_a_sequence() -> Result<()> {
     let number = |name: &str| retired[name].as_str().and_then(|text| text.parse::<u64>().ok());
     ensure!(number("next").zip(number("last")).is_some_and(|(next, last)| next == last + 1), "{retired}");
     let metrics = server.metrics()?;
+    for (up, is) in [("store_up", 1.0), ("witness_up", 1.0), ("waits_for_fence", 0.0)] {
+        let told = metrics.sum(&[&format!("xuid_sequence_{up}")]);
+        ensure!((told - is).abs() < 0.5, "{up} is {told}");
+    }
     for all in ["xuid_sequence_issued_total", "xuid_sequence_all_issued_total"] {
         let issued = metrics.sum(&[all]);
         ensure!((issued - 3.0).abs() < 0.5, "{issued} numbers by {all}");

@@ -166,6 +166,9 @@ pub(super) fn children(link: &Link, client: &Client, path: &str) -> Result<Vec<S
     }
 }
 
+/// Lists that are asked for together: each may have many names.
+const LISTS_AT_ONCE: usize = 32;
+
 /// The same of several nodes, which are asked for together: one by one each would cost a way to the ensemble and back.
 pub(super) fn children_of_all(
     link: &Link,
@@ -173,7 +176,7 @@ pub(super) fn children_of_all(
     paths: &[String],
 ) -> Result<Vec<Vec<String>>, Failure> {
     let mut all = Vec::with_capacity(paths.len());
-    for paths in paths.chunks(AT_ONCE) {
+    for paths in paths.chunks(LISTS_AT_ONCE) {
         // Each is on its way from here on.
         let asked: Vec<_> = paths.iter().map(|path| client.list_children(path)).collect();
         let answers = async {

@@ -150,8 +150,10 @@ impl Teller {
         if state.settings.is_some() || second != boot / SECOND || absent < MOST_ABSENT {
             return false;
         }
-        let tries = state.untold.as_deref().is_none_or(|(_, of_one)| of_one.was_absent_in(second));
-        tries || absent >= MOST_ABSENT_OF_ALL
+        // What an earlier life was granted numbers of is no trial.
+        let of_one = state.untold.as_deref().map(|(_, of_one)| of_one);
+        let is_tried = of_one.map_or(state.mark == 0, |of_one| of_one.was_absent_in(second));
+        is_tried || absent >= MOST_ABSENT_OF_ALL
     }
 
     /// After the witness failed it is tried with a read first, so that no more grants are thrown away meanwhile.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::asking::{Asked, Grant};
-use super::identity::{BY_A_FAST_CLOCK, Shows, is_later};
+use super::identity::{BY_A_FAST_CLOCK, NOTHING_OF_FENCES, Shows, is_later};
 use super::teller::{Behind, Raise, Teller};
 use crate::clock::SECOND;
 use crate::sequence::error::SequenceError;
@@ -33,6 +33,9 @@ impl Teller {
         if grants.is_empty() && behind.is_empty() {
             return Some(grants);
         }
+        // An adaptor that granted nothing need not have said it.
+        let is_unsaid = identity.is_none() && !behind.is_empty();
+        let identity = if is_unsaid { self.store.identity().ok() } else { identity };
         let lacks_fence = identity.as_ref().is_some_and(|found| self.known.lacks_fence(found));
         let watched = self.is_watched() || lacks_fence && self.may_be_closed();
         let why = match &identity {
@@ -67,6 +70,7 @@ impl Teller {
             let closed = self.known.close(&why, fenced.as_ref());
             self.note_unwritten(closed);
         }
+        lock(&self.hub.tally).identity_changes += 1;
         self.close_names(Behind { why, fenced, by_mark, look_at: boot + SECOND });
         for named in grants
             .into_iter()
@@ -197,7 +201,6 @@ impl Teller {
         {
             let tally = &mut *lock(&self.hub.tally);
             tally.status.behind = Some(told.clone());
-            tally.identity_changes += 1;
         }
         deferred_log::log(move || {
             tracing::error!(
@@ -220,7 +223,19 @@ impl Teller {
         }
         behind.look_at = boot + SECOND;
         let behind = behind.clone();
-        let Ok(found) = self.store.identity() else { return Some(Duration::from_secs(1)) };
+        if behind.by_mark {
+            // There may have been no room for it.
+            let closed = self.known.close(&behind.why, behind.fenced.as_ref());
+            self.note_unwritten(closed);
+        }
+        let found = match self.store.identity() {
+            Ok(found) => found,
+            Err(error) => {
+                self.store_failed(&error.to_string(), self.hub.now());
+                return Some(Duration::from_secs(1));
+            }
+        };
+        self.store_answered();
         // Not where a dump brings an older time back, or is about to: it puts back one table behind the other.
         let before = behind.fenced.as_ref().or(self.known.fenced());
         let was_fenced = is_later(found.fenced.as_ref(), before);
@@ -236,6 +251,8 @@ impl Teller {
                     why = format!(
                         "{why}; its fence of {at} is no later than the one of {before}, by its clock: {BY_A_FAST_CLOCK}"
                     );
+                } else if found.recorded.is_none() {
+                    why = format!("{why}; {NOTHING_OF_FENCES}");
                 }
                 // Another store may have answered since.
                 lock(&self.hub.tally).status.behind = Some(why);

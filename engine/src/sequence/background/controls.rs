@@ -2,6 +2,7 @@
 
 use super::asking::own_mark;
 use super::teller::Teller;
+use crate::clock::SECOND;
 use crate::sequence::error::ControlError;
 use crate::sequence::figures::{NameFigures, SequenceFigures, SequenceInfo};
 use crate::sequence::name::SequenceName;
@@ -17,6 +18,9 @@ const MOST_LISTED: usize = 1_000;
 
 /// The longest description, in bytes.
 const MOST_DESCRIPTION: usize = 256;
+
+/// How long it is looked in one turn which rows are there that are to be made.
+const MOST_CHECKING: u64 = 3 * SECOND;
 
 impl Teller {
     /// Asks the store, and answers. While it hangs, it is asked one question a second, and the others are answered without it.
@@ -105,11 +109,7 @@ impl Teller {
             questions.push(question);
         }
         // What could not issue as it says is not shown to the store.
-        let known = self.known_marks(&rows.iter().map(|(name, _)| name).collect::<Vec<_>>());
-        let check = |((name, new), known): (&(SequenceName, NewSequence), u64)| {
-            checked(new).and_then(|()| self.check_start(name, new, known))
-        };
-        let checks: Vec<_> = rows.iter().zip(known).map(check).collect();
+        let checks = self.check_rows(&rows, failed);
         let sound = rows.iter().zip(&checks).filter(|(_, check)| check.is_ok());
         let sound: Vec<_> = sound.map(|(row, _)| row.clone()).collect();
         let mut made = self.store.create_all(&sound).into_iter();
@@ -128,22 +128,43 @@ impl Teller {
         }
     }
 
-    /// Refuses what begins below numbers that were granted, where no witness of all would notice: its row is gone, and those numbers
-    /// would come again at other processes, and here they would close all names.
-    fn check_start(
+    /// Which of these may be made. Where no witness of all would notice, none that begins below numbers that were granted, and whose
+    /// row is gone: those numbers would come again at other processes, and here they would close all names.
+    fn check_rows(
         &mut self,
-        name: &SequenceName,
-        new: &NewSequence,
-        known: u64,
-    ) -> Result<(), ControlError> {
-        let start = new.start;
-        if start >= known || !matches!(self.store.read(name), Err(StoreError::Absent { .. })) {
-            return Ok(());
-        }
-        let why = format!(
-            "numbers of it below {known} were granted, and its row is gone: allowed is a start of {known} or above, not {start}"
-        );
-        Err(ControlError::Refused { why })
+        rows: &[(SequenceName, NewSequence)],
+        failed: &mut Option<String>,
+    ) -> Vec<Result<(), ControlError>> {
+        let known = self.known_marks(&rows.iter().map(|(name, _)| name).collect::<Vec<_>>());
+        let (begun, mut silence) = (self.hub.now(), None);
+        let mut check = |((name, new), known): (&(SequenceName, NewSequence), u64)| {
+            checked(new)?;
+            let start = new.start;
+            if start >= known {
+                return Ok(());
+            }
+            // Each would wait for a store that hangs.
+            if self.hub.now().saturating_sub(begun) >= MOST_CHECKING {
+                silence.get_or_insert_with(|| "others took too long".to_owned());
+            }
+            if let Some(why) = &silence {
+                return Err(ControlError::StoreAway { why: format!("it was not asked: {why}") });
+            }
+            match heard(self.store.read(name), failed) {
+                Err(StoreError::Absent { .. }) => Err(ControlError::Refused {
+                    why: format!(
+                        "numbers of it below {known} were granted, and its row is gone: allowed is a start of {known} or \
+                         above, not {start}"
+                    ),
+                }),
+                Err(StoreError::Away { why } | StoreError::Unknown { why }) => {
+                    silence = self.store.was_silent().then(|| why.clone());
+                    Err(ControlError::StoreAway { why })
+                }
+                _ => Ok(()),
+            }
+        };
+        rows.iter().zip(known).map(&mut check).collect()
     }
 
     /// How far the store had come with these names, as far as this process or the witness of its folder knows; 0 where a witness of
@@ -152,8 +173,7 @@ impl Teller {
         if !self.is_watched() {
             return vec![0; names.len()];
         }
-        let here = |name: &&SequenceName| self.hub.names.find(name).map_or(0, |named| named.lock().mark);
-        let mut marks: Vec<u64> = names.iter().map(here).collect();
+        let mut marks: Vec<u64> = names.iter().map(|name| self.hub.names.known_mark(name)).collect();
         if let Some(records) = self.records.as_mut().filter(|_| self.witnesses) {
             let names: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
             let mut found = Vec::with_capacity(names.len());

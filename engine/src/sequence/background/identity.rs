@@ -32,8 +32,11 @@ pub(crate) const NO_WITNESS: &str = "none";
 
 /// What helps where a fence is remembered that was made by a clock that was ahead, and was lost with a restore since: none is
 /// later than that before its time is reached, but one that is told of it.
-pub(crate) const BY_A_FAST_CLOCK: &str =
-    "if that clock was ahead then, fence the store with `--data-dir` of this server";
+pub(crate) const BY_A_FAST_CLOCK: &str = "if that clock was ahead then, fence the store with `--data-dir` of this server (and `--above`, if it has no witness of its own)";
+
+/// Why a fence may not be seen.
+pub(crate) const NOTHING_OF_FENCES: &str =
+    "it says nothing of fences: they are written to xuid_store, which this program must be able to read";
 
 /// Stores that were left, and are remembered.
 const MOST_LEFT: usize = 16;
@@ -188,8 +191,9 @@ impl KnownIdentity {
 
     /// A mark went back: later lives wait for a fence, too.
     pub(crate) fn close(&mut self, why: &str, fenced: Option<&String>) -> io::Result<()> {
-        let Some(mut kept) = self.kept.clone().filter(|kept| kept.closed.is_none()) else { return Ok(()) };
-        kept.closed = Some(Closed { why: why.to_owned(), fenced: fenced.cloned() });
+        let closed = Some(Closed { why: why.to_owned(), fenced: fenced.cloned() });
+        let Some(mut kept) = self.kept.clone().filter(|kept| kept.closed != closed) else { return Ok(()) };
+        kept.closed = closed;
         self.keep(kept)
     }
 
@@ -254,9 +258,7 @@ impl KnownIdentity {
         let text = |witness: Option<&String>| witness.cloned().unwrap_or_default();
         let (before, now) = (text(self.witness_before()), text(self.witness.as_ref()));
         let hint = match (&found.recorded, &found.fenced) {
-            (None, _) => {
-                " (it says nothing of fences: they are written to xuid_store, which this program must be able to read)".into()
-            }
+            (None, _) => format!(" ({NOTHING_OF_FENCES})"),
             (Some(_), Some(at)) => format!(
                 " (its fence of {at}, by its clock, is not news here: fence it once more; {BY_A_FAST_CLOCK})"
             ),

@@ -225,6 +225,16 @@ impl NamedTable {
         }
     }
 
+    /// How far the store had come with a name, as far as that is known here.
+    pub(crate) fn known_mark(&self, name: &SequenceName) -> u64 {
+        if let Some(named) = self.find(name) {
+            return named.lock().mark;
+        }
+        let rests = lock(&self.rests);
+        let kept = rests.by_name.get(name).map_or(0, |rest| rest.mark);
+        self.forgotten(&rests, name).map_or(kept, |known| kept.max(known.mark))
+    }
+
     /// Forgets how far the store had come with each name.
     pub(crate) fn forget_marks(&self) {
         {

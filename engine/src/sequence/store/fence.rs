@@ -34,8 +34,8 @@ pub struct Fence {
 pub struct Fenced {
     /// Each name with its mark before and after.
     pub raised: Vec<(SequenceName, u64, u64)>,
-    /// Names that are known and have no row.
-    pub absent: Vec<SequenceName>,
+    /// Names that are known and have no row, each with the number that it may begin at.
+    pub absent: Vec<(SequenceName, u64)>,
     /// What stands in the store as its identity now; `None` where only one name was fenced.
     pub identity: Option<Identity>,
 }
@@ -99,7 +99,9 @@ pub fn fence_all(stores: &mut [&mut dyn Store], fence: &Fence) -> Result<Fenced,
         check_host(&recorded, &before)?;
         identity = Some(recorded);
     }
-    Ok(Fenced { raised, absent: absent.into_keys().collect(), identity })
+    let begin = |known: u64| known.max(fence.above.unwrap_or(0)).saturating_add(margin);
+    let absent = absent.into_iter().map(|(name, known)| (name, begin(known))).collect();
+    Ok(Fenced { raised, absent, identity })
 }
 
 /// Refuses a host on which other marks were raised, or none.
@@ -158,7 +160,7 @@ mod tests {
         let known = BTreeMap::from([(name("a"), 5_000), (name("gone"), 7)]);
         let done = fence(&mut store, &Fence { known, ..Fence::default() }).unwrap();
         assert_eq!(done.raised, [(name("a"), 1, 15_000), (name("b"), 1, 10_001)]);
-        assert_eq!(done.absent, [name("gone")]);
+        assert_eq!(done.absent, [(name("gone"), 10_007)]);
         assert_eq!(done.identity.unwrap().recorded.as_deref(), Some("host 0"));
         let one = Fence { name: Some(name("b")), above: Some(20_000), margin: Some(0), ..Fence::default() };
         let done = fence(&mut store, &one).unwrap();

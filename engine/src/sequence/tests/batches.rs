@@ -64,7 +64,7 @@ fn never_raises(world: &World, seen: &Seen) -> impl Store + use<> {
     let (inner, seen, says_why) = (world.database.store(0), seen.clone(), seen.says_why);
     let meddle = move |asked| {
         match asked {
-            Asked::Create | Asked::Identity | Asked::List | Asked::Record => {}
+            Asked::Create | Asked::Identity | Asked::List | Asked::Read | Asked::Record => {}
             Asked::Grant => seen.grant(),
             Asked::Raise => {
                 seen.wait();

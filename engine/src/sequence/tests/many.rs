@@ -10,8 +10,10 @@ use super::{
 use crate::clock::{SECOND, boot_ns};
 use crate::sequence::background::keeper::Keeper;
 use crate::sequence::background::teller::Teller;
-use crate::sequence::store::{SequenceSettings, Store};
-use crate::sequence::{Demand, NamePattern, Sequence, SequenceErrorKind, Sequences, UntoldNames};
+use crate::sequence::store::{NewSequence, SequenceSettings, Store};
+use crate::sequence::{
+    ControlError, Demand, NamePattern, Sequence, SequenceErrorKind, Sequences, UntoldNames,
+};
 
 /// Ids of one thread, in each way that there is.
 fn hammer(a: &Sequence, number: u64, rounds: u64) -> Vec<u64> {
@@ -491,4 +493,25 @@ fn names_that_one_caller_asks_for_in_vain_keep_no_other_caller_s_name_waiting() 
     assert!(good.as_mut().poll(&mut context).is_ready());
     in_vain.retain_mut(|call| call.as_mut().poll(&mut context).is_pending());
     assert!(in_vain.len() > 1_000, "{} names were looked up at once", 2_000 - in_vain.len());
+}
+
+/// Of what it knew of names that left the table, one with its numbers and one without.
+#[test]
+fn a_row_that_is_gone_is_not_made_again_below_what_is_known_of_an_unused_name() {
+    let (world, clock) = (World::new(), clock());
+    let builder = Sequences::builder(Box::new(world.database.store(0))).limit(1);
+    let builder = builder.idle(Duration::from_secs(1)).clock(clock.clone());
+    let (sequences, _, mut teller, mut keeper) = builder.parts_for_test(7).unwrap();
+    for name in ["a", "b"] {
+        world.create(name, SequenceSettings::default());
+        next(&sequence(&sequences, name), || teller.turn_now());
+    }
+    all_leave(&clock, &mut keeper, &mut teller, &sequences);
+    for name in ["a", "b"] {
+        world.database.remove(0, name);
+        let reply = sequences.create(&named(name), NewSequence::default());
+        teller.turn_now();
+        assert!(matches!(reply.wait(), Err(ControlError::Refused { .. })), "{name}");
+        assert_eq!(world.database.mark(0, name), None);
+    }
 }

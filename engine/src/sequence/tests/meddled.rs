@@ -12,6 +12,7 @@ pub(super) enum Asked {
     Grant,
     List,
     Raise,
+    Read,
     Record,
 }
 
@@ -46,6 +47,7 @@ impl<F: FnMut(Asked) -> Result<(), StoreError> + Send> Store for MeddledStore<F>
     }
 
     fn read(&mut self, name: &SequenceName) -> Result<Row, StoreError> {
+        (self.meddle)(Asked::Read)?;
         self.inner.read(name)
     }
 

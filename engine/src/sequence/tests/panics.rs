@@ -69,7 +69,7 @@ fn defective_store(world: &World, defects: &Defects) -> impl Store + use<> {
             Asked::Identity => defects.identity.swap(false, Ordering::Relaxed),
             Asked::Grant => defects.grants.load(Ordering::Relaxed),
             Asked::List => defects.lists.load(Ordering::Relaxed),
-            Asked::Create | Asked::Raise | Asked::Record => false,
+            Asked::Create | Asked::Raise | Asked::Read | Asked::Record => false,
         };
         assert!(!fails, "an adaptor's defect");
         Ok(())

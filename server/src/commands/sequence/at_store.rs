@@ -154,6 +154,12 @@ impl Fence {
                 );
             }
         }
+        if !self.data_dir.is_empty() && !known.has_marks && self.above.is_none() {
+            bail!(
+                "no data folder has records of sequences: servers without a witness of their own keep none; say --above, beyond \
+                 everything that was issued"
+            );
+        }
         let on = self.look_beside(&place, name.is_none())?;
         let mut stores = self.open(&place)?;
         let shown = stores.iter().map(|store| store.describe()).collect::<Vec<_>>().join(" and ");
@@ -170,8 +176,7 @@ impl Fence {
             ),
             self.yes,
         )?;
-        let Known { marks: known, fence: after } = known;
-        let known_marks = known.clone();
+        let Known { marks: known, fence: after, .. } = known;
         let plan = store::Fence { name, above: self.above, known, on, after, margin: self.margin };
         let mut stores: Vec<&mut dyn Store> =
             stores.iter_mut().map(|store| -> &mut dyn Store { &mut **store }).collect();
@@ -183,11 +188,10 @@ impl Fence {
             if done.raised.is_empty() {
                 out.line("no sequence is there, so nothing was raised")?;
             }
-            for name in &done.absent {
-                let known = known_marks.get(name).copied().unwrap_or_default();
+            for (name, start) in &done.absent {
                 out.line(format_args!(
                     "{name}  known to a data folder, and not in the store: before it is used, xuid sequence create {name} \
-                     --start {known}, or above"
+                     --start {start}"
                 ))?;
             }
             out.flush()
@@ -264,6 +268,8 @@ struct Known {
     marks: BTreeMap<SequenceName, u64>,
     /// The latest fence that one of them knows of.
     fence: Option<String>,
+    /// One of them had records, or left something.
+    has_marks: bool,
 }
 
 impl Known {
@@ -279,9 +285,11 @@ impl Known {
         })?;
         let fence =
             fence_known_in(folder).with_context(|| format!("sequences.store in {shown} can't be read"))?;
-        if found.is_none() && left.is_empty() && fence.is_none() {
+        let has_marks = found.is_some() || !left.is_empty();
+        if !has_marks && fence.is_none() {
             bail!("{shown} has no records of sequences: is it the data folder of a server?");
         }
+        self.has_marks |= has_marks;
         let mut findings = found.iter().flat_map(|found| &found.findings);
         if let Some(finding) = findings.find(|finding| matches!(finding, Finding::Restored { .. })) {
             bail!(

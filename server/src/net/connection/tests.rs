@@ -134,6 +134,24 @@ fn a_handshake_that_never_ends_is_given_up() {
     }
 }
 
+/// Else the client that its place is for waits in vain, and is refused.
+#[test]
+fn a_stranger_whose_wrong_token_is_not_answered_yet_makes_room_at_once() {
+    let home = Home::new(Tokens::of("open sesame"));
+    let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let (client, stream, _) = connected().await;
+        let mut newcomers = Newcomers::new(16);
+        let newcomer = newcomers.welcome(client.local_addr().unwrap().ip());
+        let mut served = pin!(serve(stream, Front::Resp, Arc::clone(&home.server), newcomer));
+        assert!(timeout(Duration::from_secs(2), served.as_mut()).await.is_err());
+        client.try_write(b"AUTH open-barley\r\n").unwrap();
+        assert!(timeout(REJECTION_PAUSE / 10, served.as_mut()).await.is_err());
+        assert!(newcomers.make_room());
+        assert!(timeout(Duration::from_millis(1), served).await.is_ok());
+    });
+}
+
 #[test]
 fn a_deadline_closes_nothing_before_what_was_read_in_time_is_answered() {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();

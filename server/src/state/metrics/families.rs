@@ -344,7 +344,7 @@ fn traffic(traffic: &Traffic) -> Vec<Family> {
         ),
         counter(
             "xuid_rejected_tokens",
-            "Tokens that are none of this server's, missing ones included: of HELLO, and of requests to the admin port",
+            "Tokens that are none of this server's, at whatever port; missing ones of HELLO and of requests over HTTP, too",
             traffic.rejected_tokens(),
         ),
         counter(

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use super::*;
+use crate::clock::{Clock, SECOND};
 use crate::registry::sequences::memory::RecordFault;
 use crate::sequence::Demand;
 use crate::sequence::tests::SteppedClock;
@@ -244,4 +245,51 @@ fn a_row_that_is_gone_is_not_made_again_below_what_a_witness_of_one_host_saw() {
     create(1_001).unwrap();
     create(1).unwrap();
     assert_eq!(next(&a, || teller.turn_now()), 1_001);
+}
+
+/// A dead connection of before the restore, say, is met by the look whether the row is there.
+#[test]
+fn a_row_of_which_it_is_not_known_whether_it_is_there_is_not_made_below_what_was_granted() {
+    let hosts = BehindADump::new(false);
+    hosts.world.database.remove(0, "a");
+    let meddle = |asked| match asked {
+        Asked::Read => Err(StoreError::Away { why: "the connection was closed".into() }),
+        _ => Ok(()),
+    };
+    let store = MeddledStore { inner: hosts.world.database.store(0), meddle, says_why: true };
+    let builder = Sequences::builder(Box::new(store)).records(Box::new(hosts.witnesses[0].clone()));
+    let (sequences, mut teller) = builder.clock(hosts.clock.clone()).assemble_for_test();
+    let reply = sequences.create(&named("a"), NewSequence::default());
+    teller.turn_now();
+    assert!(matches!(reply.wait(), Err(ControlError::StoreAway { .. })));
+    assert_eq!(hosts.world.database.mark(0, "a"), None);
+}
+
+/// Of each row of many it is looked whether it is there, by a store that takes its time.
+#[test]
+fn rows_that_are_made_again_by_many_questions_keep_no_name_waiting_for_long() {
+    let (world, clock) = (World::new(), clock());
+    let names: Vec<String> = (0..20).map(|number| format!("n{number}")).collect();
+    for name in &names {
+        world.create(name, SequenceSettings::default());
+    }
+    let passing = clock.clone();
+    let meddle = move |asked| {
+        if asked == Asked::Read {
+            passing.pass(Duration::from_millis(900));
+        }
+        Ok(())
+    };
+    let store = MeddledStore { inner: world.database.store(0), meddle, says_why: true };
+    let (sequences, mut teller) =
+        Sequences::builder(Box::new(store)).clock(clock.clone()).assemble_for_test();
+    for name in &names {
+        next(&sequence(&sequences, name), || teller.turn_now());
+    }
+    let begun = clock.read().boot;
+    let create = |name: &String| sequences.create(&named(name), NewSequence::default());
+    let replies: Vec<_> = names.iter().map(create).collect();
+    teller.turn_now();
+    assert!(clock.read().boot - begun < 5 * SECOND);
+    drop(replies);
 }

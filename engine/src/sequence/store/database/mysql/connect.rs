@@ -121,6 +121,10 @@ pub(super) async fn connect(
     conn.query_drop(session).await.map_err(|error| denied(&error))?;
     let (table, engine) = look(&mut conn, options).await?;
     let expression = identity_expression(&mut conn, &variables).await;
+    // Where it is not known, or not allowed, a node that lags looks as if it had gone back.
+    if let Some(waits) = waits_for_others(&variables, &expression) {
+        let _ = conn.query_drop(waits).await;
+    }
     let sql = Statements::new(&table, store_name(&table), expression);
     let mut connection = Connection { conn, table, sql };
     let identity = connection.identity().await.map_err(|failure| match failure {
@@ -161,6 +165,21 @@ async fn identity_expression(conn: &mut Conn, variables: &Variables) -> String {
         }
         // A MariaDB of before 2024 has no name of its own.
         true => "concat('mariadb ', @@hostname, ':', @@port, @@datadir)".into(),
+    }
+}
+
+/// What makes a node of a cluster, all of which have one identity, answer behind what the others committed: it may have been told
+/// of it and not have applied it yet.
+fn waits_for_others(variables: &Variables, expression: &str) -> Option<&'static str> {
+    if variables.is_on("wsrep_on") {
+        Some("SET SESSION wsrep_sync_wait = @@session.wsrep_sync_wait | 1")
+    } else if expression.starts_with("concat('group ") {
+        Some(
+            "SET SESSION group_replication_consistency = IF(@@session.group_replication_consistency = 'EVENTUAL', 'BEFORE', \
+             @@session.group_replication_consistency)",
+        )
+    } else {
+        None
     }
 }
 
