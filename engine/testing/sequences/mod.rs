@@ -65,6 +65,11 @@ pub(crate) enum Mode {
 }
 
 impl Mode {
+    /// It is put back to what it was, under the same identity, and waits for a fence.
+    pub(crate) fn is_put_back(self) -> bool {
+        matches!(self, Self::Alone | Self::Hosts)
+    }
+
     /// What was lost is noticed, and closes the names until a fence.
     pub(crate) fn is_closed_by_loss(self) -> bool {
         matches!(self, Self::Identity | Self::Alone | Self::Hosts)

@@ -470,7 +470,7 @@ impl Script {
 
     fn fence(&self) {
         let (world, primary) = (&self.world, self.primary.get());
-        if matches!(self.mode, Mode::Alone | Mode::Hosts) {
+        if self.mode.is_put_back() {
             world.database.set_away(primary, false);
         }
         let mut store = world.database.store(primary);
@@ -510,8 +510,7 @@ impl Script {
         world.fuse.set(None);
         world.settle_records();
         world.database.settle();
-        let is_alone = matches!(self.mode, Mode::Alone | Mode::Hosts);
-        if is_alone || self.mode == Mode::Identity && !self.has_replica.get() {
+        if self.mode.is_put_back() || self.mode == Mode::Identity && !self.has_replica.get() {
             self.fence();
         }
         for host in 0..2 {

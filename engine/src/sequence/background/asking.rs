@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::teller::{Raise, Teller};
-use super::witness::{Shown, Thrown, refusals, show};
+use super::witness::{Shown, Thrown, own_marks, refusals, show};
 use crate::clock::SECOND;
 use crate::registry::ReadError;
-use crate::registry::sequences::{NO_SEQUENCE, SequenceRecord, answers};
+use crate::registry::sequences::{NO_SEQUENCE, answers};
 use crate::sequence::chain::line::Wakers;
 use crate::sequence::chain::span::Span;
 use crate::sequence::figures::GrantCounts;
@@ -21,8 +21,8 @@ use crate::sys::guards::Guard;
 /// Names that the store did not have a second at most. More are not looked up: somebody tries names.
 const MOST_ABSENT: u32 = 100;
 
-/// The same with the names of those of whom it had all that it was asked for in that second: whoever tries names keeps nobody
-/// else's waiting.
+/// The same, where a name counts whose caller asked for no absent one in that second: a caller that tries names keeps no name of
+/// another one waiting.
 const MOST_ABSENT_OF_ALL: u32 = 1_000;
 
 /// How often a store, or a witness, that failed is looked at while no name needs it.
@@ -94,7 +94,7 @@ impl Teller {
         if self.hub.forked() {
             return;
         }
-        if let Some(grants) = self.of_the_right_store(identity, grants, behind, &mut counts, now) {
+        if let Some(grants) = self.of_the_right_store(identity, grants, &behind, &mut counts, now) {
             self.use_unseen(grants, leaps, &mut counts);
         }
         self.raise_marks();
@@ -231,13 +231,10 @@ impl Teller {
             self.witnesses && !self.is_witness_shared && !self.is_accepted && Guard::OwnRecordIsMark.holds();
         let Some(records) = self.records.as_mut().filter(|_| is_needed) else { return Ok(()) };
         let names: Vec<&str> = asked.iter().map(|asked| asked.ask.name.as_str()).collect();
-        let mut found = Vec::with_capacity(names.len());
-        records.read(&names, &mut found);
-        for (asked, found) in asked.iter().zip(found) {
-            if let Err(error @ (ReadError::Unavailable { .. } | ReadError::Foreign { .. })) = &found {
+        for (asked, seen) in asked.iter().zip(own_marks(&mut **records, &names)) {
+            if let Err(error @ (ReadError::Unavailable { .. } | ReadError::Foreign { .. })) = &seen {
                 return Err(error.to_string());
             }
-            let seen = found.ok().and_then(|found| own_mark(&found.record));
             let mut state = asked.named.lock();
             state.mark = state.mark.max(seen.unwrap_or(0));
         }
@@ -405,12 +402,6 @@ impl Teller {
             self.raises.push(Raise { named: named.clone(), from: mark, asks: false });
         }
     }
-}
-
-/// How far the store had come by what its folder's witness saw: not by what a person said of a name after a fence of the registry, nor
-/// by the mark of a registry that was the store once.
-pub(super) fn own_mark(record: &SequenceRecord) -> Option<u64> {
-    (record.step == 0 && !record.was_opened()).then_some(record.value)
 }
 
 fn add(sum: &mut GrantCounts, more: &GrantCounts) {

@@ -26,7 +26,7 @@ impl Teller {
         &mut self,
         identity: Option<Identity>,
         grants: Vec<(Asked, Grant)>,
-        behind: Vec<(Asked, u64)>,
+        behind: &[(Asked, u64)],
         counts: &mut GrantCounts,
         boot: u64,
     ) -> Option<Vec<(Asked, Grant)>> {
@@ -55,7 +55,7 @@ impl Teller {
                 .then(|| format!("the mark of '{}' went back from {mark} to {next}", asked.named.name))
         };
         let Some(mut why) = why.or_else(|| marks.find_map(went_back)) else {
-            for (asked, _) in &behind {
+            for (asked, _) in behind {
                 self.again(&asked.named);
             }
             return Some(grants);
@@ -72,12 +72,8 @@ impl Teller {
         }
         lock(&self.hub.tally).identity_changes += 1;
         self.close_names(Behind { why, fenced, by_mark, look_at: boot + SECOND });
-        for named in grants
-            .into_iter()
-            .map(|(asked, _)| asked.named)
-            .chain(behind.into_iter().map(|(asked, _)| asked.named))
-        {
-            self.again(&named);
+        for asked in grants.iter().map(|(asked, _)| asked).chain(behind.iter().map(|(asked, _)| asked)) {
+            self.again(&asked.named);
         }
         None
     }

@@ -1,7 +1,7 @@
 //! What people ask of the store: shown, listed, created, altered.
 
-use super::asking::own_mark;
 use super::teller::Teller;
+use super::witness::own_marks;
 use crate::clock::SECOND;
 use crate::sequence::error::ControlError;
 use crate::sequence::figures::{NameFigures, SequenceFigures, SequenceInfo};
@@ -176,10 +176,7 @@ impl Teller {
         let mut marks: Vec<u64> = names.iter().map(|name| self.hub.names.known_mark(name)).collect();
         if let Some(records) = self.records.as_mut().filter(|_| self.witnesses) {
             let names: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
-            let mut found = Vec::with_capacity(names.len());
-            records.read(&names, &mut found);
-            for (mark, found) in marks.iter_mut().zip(found) {
-                let seen = found.ok().and_then(|found| own_mark(&found.record));
+            for (mark, seen) in marks.iter_mut().zip(own_marks(&mut **records, &names)) {
                 *mark = seen.unwrap_or(0).max(*mark);
             }
         }

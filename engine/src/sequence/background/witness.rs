@@ -155,6 +155,18 @@ pub(crate) fn refusals(records: &mut dyn SequenceRecords, names: &[&str]) -> Vec
     found.into_iter().map(why).collect()
 }
 
+/// How far the store had come with each of these names by what the witness saw; 0 where it saw nothing. Not by what a person said of
+/// a name after a fence of the registry, nor by the mark of a registry that was the store once.
+pub(crate) fn own_marks(records: &mut dyn SequenceRecords, names: &[&str]) -> Vec<Result<u64, ReadError>> {
+    let mut found = Vec::with_capacity(names.len());
+    records.read(names, &mut found);
+    let mark = |found: Versioned<SequenceRecord>| {
+        let is_seen = found.record.step == 0 && !found.record.was_opened();
+        if is_seen { found.record.value } else { 0 }
+    };
+    found.into_iter().map(|found| found.map(mark)).collect()
+}
+
 /// Shows grants of different names to the witness, together. Each has a verdict afterwards.
 pub(crate) fn show(records: &mut dyn SequenceRecords, shown: &mut [Shown]) {
     for _ in 0..TRIES {

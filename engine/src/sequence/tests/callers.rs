@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::ThreadId;
 use std::time::Duration;
 
-use super::meddled::{Asked, MeddledStore};
+use super::meddled::{Asked, slow};
 use super::{LONG, World, assert_distinct, clock, named, next, plain, sequence, stop_after, until};
 use crate::clock::{Clock, Reading, SystemClock};
 use crate::sequence::store::{Alteration, HIGHEST, NewLast, NewSequence, SequenceSettings};
@@ -95,14 +95,7 @@ fn questions_without_end_keep_no_name_waiting() {
 fn where_callers_wait_names_are_asked_for_behind_each_slow_question() {
     let (world, clock) = (World::new(), clock());
     world.create("a", SequenceSettings::default());
-    let passing = clock.clone();
-    let meddle = move |asked| {
-        if asked == Asked::List {
-            passing.pass(Duration::from_millis(300));
-        }
-        Ok(())
-    };
-    let store = MeddledStore { inner: world.database.store(0), meddle, says_why: true };
+    let store = slow(world.database.store(0), &clock, Asked::List, Duration::from_millis(300));
     let (sequences, mut teller) =
         Sequences::builder(Box::new(store)).wait(LONG).clock(clock).assemble_for_test();
     let mut context = Context::from_waker(Waker::noop());

@@ -1,5 +1,9 @@
 //! A database of which a test says what comes before its answers.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::SteppedClock;
 use crate::sequence::SequenceName;
 use crate::sequence::store::memory::MemoryStore;
 use crate::sequence::store::{Alteration, Ask, Identity, NewSequence, Outcome, Row, Store, StoreError};
@@ -22,6 +26,23 @@ pub(super) struct MeddledStore<F> {
     pub(super) meddle: F,
     /// It says why it fails.
     pub(super) says_why: bool,
+}
+
+/// One that takes so long over such a question.
+pub(super) fn slow(
+    inner: MemoryStore,
+    clock: &Arc<SteppedClock>,
+    over: Asked,
+    time: Duration,
+) -> MeddledStore<impl FnMut(Asked) -> Result<(), StoreError> + Send + use<>> {
+    let clock = clock.clone();
+    let meddle = move |asked| {
+        if asked == over {
+            clock.pass(time);
+        }
+        Ok(())
+    };
+    MeddledStore { inner, meddle, says_why: true }
 }
 
 impl<F: FnMut(Asked) -> Result<(), StoreError> + Send> Store for MeddledStore<F> {

@@ -9,6 +9,7 @@ use crate::clock::{Clock, SECOND};
 use crate::registry::sequences::memory::RecordFault;
 use crate::sequence::Demand;
 use crate::sequence::tests::SteppedClock;
+use crate::sequence::tests::meddled::slow;
 
 /// One server, its way to the database, and its sequence.
 struct Host {
@@ -273,14 +274,7 @@ fn rows_that_are_made_again_by_many_questions_keep_no_name_waiting_for_long() {
     for name in &names {
         world.create(name, SequenceSettings::default());
     }
-    let passing = clock.clone();
-    let meddle = move |asked| {
-        if asked == Asked::Read {
-            passing.pass(Duration::from_millis(900));
-        }
-        Ok(())
-    };
-    let store = MeddledStore { inner: world.database.store(0), meddle, says_why: true };
+    let store = slow(world.database.store(0), &clock, Asked::Read, Duration::from_millis(900));
     let (sequences, mut teller) =
         Sequences::builder(Box::new(store)).clock(clock.clone()).assemble_for_test();
     for name in &names {

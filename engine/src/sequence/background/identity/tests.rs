@@ -1,0 +1,227 @@
+use super::*;
+
+fn identity(current: &str, recorded: Option<&str>) -> Identity {
+    Identity { current: current.to_owned(), recorded: recorded.map(str::to_owned), fenced: None }
+}
+
+/// A life of the folder, beside that witness.
+fn life(folder: &Path, witness: &str) -> KnownIdentity {
+    KnownIdentity::open(Some(folder)).unwrap().with_witness(Some(witness.to_owned()))
+}
+
+#[test]
+fn a_store_is_another_one_until_it_is_fenced_also_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut known = KnownIdentity::open(Some(folder.path())).unwrap();
+    assert_eq!(known.shows(&identity("a", None)), Shows::First);
+    assert!(matches!(known.shows(&identity("b", Some("a"))), Shows::Other(_)), "a copy, at first sight");
+    known.learn(&identity("a", None)).unwrap();
+    let known = KnownIdentity::open(Some(folder.path())).unwrap();
+    assert_eq!((known.known(), known.shows(&identity("a", Some("a")))), (Some("a"), Shows::Known));
+    assert!(matches!(known.shows(&identity("b", None)), Shows::Other(_)));
+    assert!(matches!(known.shows(&identity("b", Some("a"))), Shows::Other(_)), "promoted");
+    assert!(matches!(known.shows(&identity("b", Some("b"))), Shows::Other(_)), "no fence wrote that");
+    assert_eq!(known.shows(&fenced("b", "1")), Shows::Fenced);
+    assert!(matches!(known.shows(&identity("a", Some("b"))), Shows::Other(_)), "put back");
+}
+
+/// As after a life beside a witness that was believed, which learnt it without a fence.
+#[test]
+fn a_store_in_which_another_one_is_written_is_not_told_as_what_it_is() {
+    let mut known = KnownIdentity::default();
+    known.learn(&identity("a", Some("b"))).unwrap();
+    let Shows::Other(why) = known.shows(&identity("a", Some("b"))) else { panic!("it is the known one") };
+    assert!(why.contains("is a") && why.contains("was b"), "{why}");
+}
+
+fn fenced(current: &str, at: &str) -> Identity {
+    Identity { fenced: Some(at.to_owned()), ..identity(current, Some(current)) }
+}
+
+#[test]
+fn a_store_that_was_left_is_gone_on_with_after_a_later_fence_also_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || KnownIdentity::open(Some(folder.path())).unwrap();
+    let mut known = open();
+    known.learn(&identity("a", Some("a"))).unwrap();
+    known.learn(&fenced("a", "100.25")).unwrap();
+    for older in [identity("a", None), fenced("a", "99")] {
+        known.learn(&older).unwrap();
+    }
+    assert_eq!(open().shows(&fenced("b", "200")), Shows::Fenced);
+    assert!(matches!(open().shows(&fenced("b", "100")), Shows::Other(_)), "before the known one was");
+    known.learn(&fenced("b", "200")).unwrap();
+    let mut known = open();
+    assert_eq!((known.known(), known.shows(&fenced("b", "200"))), (Some("b"), Shows::Known));
+    let is_other = |known: &KnownIdentity, found: &Identity| matches!(known.shows(found), Shows::Other(_));
+    for (current, at) in [("a", "100.25"), ("a", "99"), ("a", "150"), ("c", "199.9")] {
+        assert!(is_other(&known, &fenced(current, at)), "{current} fenced at {at}");
+    }
+    assert!(is_other(&known, &identity("a", None)) && is_other(&known, &identity("c", None)));
+    for (current, at) in [("a", "200.5"), ("a", "1000"), ("c", "200.5")] {
+        assert_eq!(known.shows(&fenced(current, at)), Shows::Fenced, "{current} fenced at {at}");
+    }
+    // In words that are no numbers, another one is a later one.
+    known.learn(&fenced("c", "on monday")).unwrap();
+    known.learn(&fenced("d", "on tuesday")).unwrap();
+    assert!(is_other(&open(), &fenced("c", "on monday")));
+    assert_eq!(open().shows(&fenced("c", "on sunday")), Shows::Fenced);
+}
+
+/// Whether a life goes on after one that had that witness: at once, and after a fence.
+fn goes_on_after(before: &str, now: &str) -> [bool; 2] {
+    let folder = tempfile::tempdir().unwrap();
+    let open = |witness: Option<&str>| {
+        KnownIdentity::open(Some(folder.path())).unwrap().with_witness(witness.map(str::to_owned))
+    };
+    open(Some(before)).learn(&fenced("a", "100")).unwrap();
+    // The registry was the store for a while, which says nothing of it.
+    open(None).learn(&identity("registry", None)).unwrap();
+    open(None).learn(&fenced("a", "100")).unwrap();
+    let mut known = open(Some(now));
+    let at_once = known.shows(&fenced("a", "100")) == Shows::Known;
+    for unproven in [identity("a", Some("a")), fenced("a", "99"), identity("a", None)] {
+        assert!(!known.is_witness_changed() || matches!(known.shows(&unproven), Shows::Other(_)));
+    }
+    let news = fenced("a", "101");
+    let after_fence = [Shows::Known, Shows::Fenced].contains(&known.shows(&news));
+    known.learn(&news).unwrap();
+    assert_eq!(open(Some(now)).shows(&news), Shows::Known, "a change is one once");
+    [at_once, after_fence]
+}
+
+#[test]
+fn a_witness_that_is_new_or_gone_needs_a_fence() {
+    for (before, now) in [("zookeeper", NO_WITNESS), (NO_WITNESS, "local"), ("local", "zookeeper")] {
+        assert_eq!(goes_on_after(before, now), [false, true]);
+        assert_eq!(goes_on_after(now, now), [true, true]);
+        let goes_on = Guard::without(&[Guard::WitnessChangeFenced], || goes_on_after(before, now));
+        assert_eq!(goes_on, [true, true]);
+    }
+}
+
+/// A replica that was promoted, and that was gone on with without a fence: with a witness none was needed.
+#[test]
+fn a_store_is_not_gone_back_to_for_the_fence_that_its_copy_tells_of() {
+    for at in ["100", "on monday"] {
+        let mut known = KnownIdentity::default();
+        known.learn(&Identity { fenced: Some(at.to_owned()), ..identity("b", Some("a")) }).unwrap();
+        assert!(matches!(known.shows(&fenced("a", at)), Shows::Other(_)), "{at}");
+    }
+}
+
+#[test]
+fn of_stores_that_were_left_the_latest_are_remembered_and_a_file_of_before_that_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join(NAME), br#"{"version":1,"identity":"a"}"#).unwrap();
+    let mut known = KnownIdentity::open(Some(folder.path())).unwrap();
+    assert_eq!(known.shows(&fenced("a", "1")), Shows::Known);
+    for round in 0..40 {
+        known.learn(&fenced(&format!("host {}", round % 20), &round.to_string())).unwrap();
+    }
+    let known = KnownIdentity::open(Some(folder.path())).unwrap();
+    let left = known.kept.iter().flat_map(|kept| &kept.left);
+    let left: Vec<&str> = left.map(|left| left.identity.as_str()).collect();
+    let latest: Vec<String> = (3..19).map(|host| format!("host {host}")).collect();
+    assert_eq!((known.known(), left), (Some("host 19"), latest.iter().map(String::as_str).collect()));
+}
+
+/// Its user may read `xuid_store` by now, or `xuid sequence init` has just made it: neither raised a mark.
+#[test]
+fn a_time_that_could_not_be_read_before_is_no_fence() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = |witness| life(folder.path(), witness);
+    open("zookeeper").learn(&identity("a", None)).unwrap();
+    let mut known = open(NO_WITNESS);
+    let is_other = |known: &KnownIdentity, found: &Identity| matches!(known.shows(found), Shows::Other(_));
+    for _ in 0..2 {
+        assert!(is_other(&known, &identity("a", None)));
+        assert!(is_other(&known, &fenced("a", "100")), "of a fence of long ago, perhaps");
+        known.note_fence(&identity("a", None)).unwrap();
+        known.note_fence(&fenced("a", "100")).unwrap();
+    }
+    known = open(NO_WITNESS);
+    assert!(is_other(&known, &fenced("a", "100")));
+    assert_eq!(known.shows(&fenced("a", "101")), Shows::Fenced);
+}
+
+/// What could be read, and said that there was none, is no reason to wait for two.
+#[test]
+fn the_first_fence_of_a_store_that_could_be_read_before_is_news() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = |witness| life(folder.path(), witness);
+    open("zookeeper").learn(&identity("a", Some("a"))).unwrap();
+    assert!(matches!(open(NO_WITNESS).shows(&identity("a", Some("a"))), Shows::Other(_)));
+    assert_eq!(open(NO_WITNESS).shows(&fenced("a", "100")), Shows::Fenced);
+}
+
+/// `xuid sequence init` wrote its identity since, and no fence.
+#[test]
+fn the_first_fence_of_a_store_that_could_be_read_later_is_news() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = |witness| life(folder.path(), witness);
+    open("zookeeper").learn(&identity("a", None)).unwrap();
+    open("zookeeper").learn(&identity("a", Some("a"))).unwrap();
+    assert!(matches!(open(NO_WITNESS).shows(&identity("a", Some("a"))), Shows::Other(_)));
+    assert_eq!(open(NO_WITNESS).shows(&fenced("a", "100")), Shows::Fenced);
+}
+
+/// Only a person gets over a fence that is gone.
+#[test]
+fn a_store_that_lacks_the_fence_that_its_witness_needed_is_another_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = |witness| life(folder.path(), witness);
+    open(NO_WITNESS).learn(&fenced("a", "100")).unwrap();
+    open("local").learn(&fenced("a", "200")).unwrap();
+    let known = || open("local");
+    let without = [identity("a", Some("a")), identity("a", None)];
+    for lacking in [fenced("a", "100"), fenced("b", "100")].into_iter().chain(without) {
+        assert!(matches!(known().shows(&lacking), Shows::Other(_)), "{lacking:?}");
+    }
+    for at in ["200", "200.000", "201"] {
+        assert_eq!(known().shows(&fenced("a", at)), Shows::Known);
+    }
+    known().vouch(&fenced("b", "100")).unwrap();
+    assert!(matches!(known().shows(&fenced("a", "100")), Shows::Other(_)), "of another one");
+    known().vouch(&fenced("a", "100")).unwrap();
+    assert_eq!(known().shows(&fenced("a", "100")), Shows::Known);
+}
+
+/// Else no change of it would ever be noticed there.
+#[test]
+fn a_folder_of_before_notes_its_witness_with_the_next_grant() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join(NAME), br#"{"version":1,"identity":"a"}"#).unwrap();
+    let open = |witness| life(folder.path(), witness);
+    open("local").learn(&identity("a", None)).unwrap();
+    assert_eq!(open("local").shows(&identity("a", None)), Shows::Known);
+    assert!(matches!(open(NO_WITNESS).shows(&identity("a", None)), Shows::Other(_)));
+}
+
+/// A key with a wrong letter is no key, and what it said would be as if it never was; a fence of the year 5000 would make each
+/// later one none.
+#[test]
+fn a_file_with_a_flipped_bit_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = |witness| life(folder.path(), witness);
+    open(NO_WITNESS).learn(&fenced("a", "1764328677.123")).unwrap();
+    open("local").learn(&fenced("a", "1764328777.456")).unwrap();
+    let path = folder.path().join(NAME);
+    let whole = std::fs::read(&path).unwrap();
+    for bit in 0..whole.len() * 8 {
+        let mut bytes = whole.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        std::fs::write(&path, &bytes).unwrap();
+        let opened = KnownIdentity::open(Some(folder.path()));
+        assert!(opened.is_err(), "bit {bit}: {}", String::from_utf8_lossy(&bytes));
+    }
+    std::fs::write(&path, &whole).unwrap();
+    assert!(open("local").has_witness_missed());
+}
+
+#[test]
+fn a_file_of_another_version_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join(NAME), br#"{"version":2,"identity":"a"}"#).unwrap();
+    assert!(KnownIdentity::open(Some(folder.path())).unwrap_err().to_string().contains("version is 2"));
+}
