@@ -291,6 +291,29 @@ func TestACallThatMeetsASilentServerLeadsTheNextOnesElsewhere(t *testing.T) {
 	peer.Reply(asked, &wiretest.Body{ID: 1})
 }
 
+// Its calls would wait for a connection to the other one, for as long as that may take.
+func TestAServerThatIsSilentForAMomentIsNotLeftForOneThatWasNotThere(t *testing.T) {
+	c, first, other, peer := pairOf(t, xuid.WithBackoff(time.Millisecond, 20*time.Millisecond),
+		xuid.WithRetryFor(10*time.Second))
+	// Nobody is there when it loses its server, and looks for another one.
+	other.Close()
+	peer.Close()
+	call := next(within(t), c)
+	peer = first.Greet()
+	peer.ServeNext(4)
+	gives(t, call, 4)
+	ctx, cancel := context.WithTimeout(context.Background(), 1200*time.Millisecond)
+	defer cancel()
+	call = next(ctx, c)
+	peer.Expect(wire.OpNext)
+	if r := soon(t, call); !errors.Is(r.err, context.DeadlineExceeded) {
+		t.Fatalf("a call that was not answered: %v", r.err)
+	}
+	call = next(within(t), c)
+	peer.ServeNext(6)
+	gives(t, call, 6)
+}
+
 func TestCallersOfAClientWithoutAConnectionShareOneDial(t *testing.T) {
 	fake := faketest.Start(t, 1)
 	c, peer := pair(t, fake)

@@ -177,7 +177,7 @@ export class Client {
       return await link.exchange(request, patienceMs, signal);
     } catch (error) {
       if (error instanceof ConnectionLostError && link.wasSentAway) return undefined;
-      if (error instanceof TimeoutError && this.#fleet.size > 1 && link.isSilentSince(begin)) link.retire();
+      if (error instanceof TimeoutError && link.isSilentSince(begin) && this.#fleet.isOtherThere(link)) link.retire();
       else if (leadsElsewhere(error)) this.#fleet.leave(link, error);
       throw error;
     }

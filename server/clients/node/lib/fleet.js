@@ -34,6 +34,8 @@ export class Fleet {
   /** Index of the server that is dialed next, and when each was dialed last. */
   #next;
   #dialed;
+  /** Which were not there then. */
+  #away;
   #dialing;
   #isClosed = false;
   /** Aborted by a close: what pauses, dials or waits for ids is told. */
@@ -54,6 +56,7 @@ export class Fleet {
     this.#home = Math.floor(Math.random() * servers.length);
     this.#next = this.#home;
     this.#dialed = servers.map(() => -Infinity);
+    this.#away = servers.map(() => false);
   }
 
   /** What the server of the last connection said about itself. */
@@ -97,6 +100,14 @@ export class Fleet {
     const stayMs = Math.min(Math.max(error.retryAfterMs ?? 0, LEAST_STAY_MS), MOST_STAY_MS);
     const isOther = (server, at) => server.name !== link.served.server && now() - this.#dialed[at] >= stayMs;
     if (this.#servers.some(isOther)) link.retire();
+  }
+
+  /**
+   * Whether there is another server than that of the link, and one that was there when it was dialed last. Who is silent for a
+   * moment is not left for one that is not: all calls would wait for that.
+   */
+  isOtherThere(link) {
+    return this.#servers.some((server, at) => server.name !== link.served.server && !this.#away[at]);
   }
 
   /** Whether the server that this is an error of is still the one in use. */
@@ -175,11 +186,18 @@ export class Fleet {
     }
   }
 
-  #dial(at) {
+  async #dial(at) {
     // Before the dial: the next caller must not begin at the same silent server.
     this.#next = (at + 1) % this.#servers.length;
     this.#dialed[at] = now();
-    return dial(this.#servers[at], this.options, this.life);
+    try {
+      const greeted = await dial(this.#servers[at], this.options, this.life);
+      this.#away[at] = false;
+      return greeted;
+    } catch (error) {
+      this.#away[at] = true;
+      throw error;
+    }
   }
 
   async #dialPinned(at) {

@@ -131,6 +131,28 @@ class Several:
         fakes[1 - home].greet().answer(3)
         self.assertEqual(calling.result(PATIENCE), 3)
 
+    def test_a_server_that_is_silent_for_a_moment_is_not_left_for_one_that_was_not_there(self):
+        client, fakes, peers, home = self.both(timeout=PATIENCE)
+        # Nobody is there when it loses its server, and looks for another one.
+        fakes[1 - home].close()
+        peers[home].close()
+        until(lambda: not client.is_connected)
+        calling = self.begin(client.next)
+        peer = fakes[home].greet()
+        peer.answer(6)
+        self.assertEqual(calling.result(PATIENCE), 6)
+        ids = client.prefetch(max_age=0.1, wait=PATIENCE)
+        self.begin(lambda: client.in_loop(ids.next()) if isinstance(client, Blocking) else next(ids))
+        for _ in range(3):
+            # Refills are given up.
+            peer.asks(wire.RUNS)
+        calling = self.begin(client.next)
+        asked = peer.asked()
+        while asked.op != wire.NEXT:
+            asked = peer.asked()
+        peer.send(frames.number(asked.op, asked.request_id, 7))
+        self.assertEqual(calling.result(PATIENCE), 7)
+
     def test_a_server_that_answers_others_is_not_left_for_a_call_that_it_does_not_answer(self):
         client, fakes, peers, home = self.both(timeout=0.6)
         late = self.begin(client.next)

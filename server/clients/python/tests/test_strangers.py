@@ -17,7 +17,7 @@ import unittest
 from unittest import mock
 
 from xuid_client import AsyncClient, Client, ConnectionLost, Timeout, Unreachable, XuidError, process
-from xuid_client.link import tasks
+from xuid_client.link import tasks, thread_link
 
 from .support import frames
 from .support.fake import PATIENCE, Blocking, Stories, until
@@ -121,19 +121,26 @@ class AddressesOfThreads(Addresses, Stories):
 
     def test_a_name_that_is_looked_up_for_long_ends_no_call_later_than_it_may(self):
         client = self.client("ids.test:1", timeout=0.1, connect_timeout=0.1)
-        over = threading.Event()
+        over, asked = threading.Event(), []
         self.addCleanup(over.set)
 
         def looks_up(*_, **__):
+            asked.append(None)
             over.wait(PATIENCE)
             return []
 
         with mock.patch.object(socket, "getaddrinfo", looks_up):
             begin = time.monotonic()
-            for _ in range(2):
+            for _ in range(3):
                 with self.assertRaises(Unreachable):
                     client.next()
             self.assertLess(time.monotonic() - begin, PATIENCE / 2)
+            # Those that come later wait for the first, and take no thread that may never end.
+            self.assertEqual(len(asked), 1)
+            with mock.patch.object(thread_link, "AGAIN", 0.0):
+                with self.assertRaises(Unreachable):
+                    client.next()
+            self.assertEqual(len(asked), 2)
 
     def test_a_prefetch_that_got_no_thread_asks_for_one_again(self):
         ids = self.client(self.mill().address).prefetch()
@@ -238,7 +245,7 @@ class AddressesOfTasks(Addresses, Stories):
             return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, int(port)))]
 
         client = self.client("ids.test:1", connect_timeout=1.0)
-        with mock.patch.object(socket, "getaddrinfo", looks_up), mock.patch.object(tasks, "_AGAIN", 0.5):
+        with mock.patch.object(socket, "getaddrinfo", looks_up), mock.patch.object(tasks, "AGAIN", 0.5):
             with self.assertRaises(Unreachable):
                 client.next()
             self.assertGreater(client.next(), 0)

@@ -103,8 +103,9 @@ func (f *Fleet) afterFailure(l *link.Link, err error, failure *fail.Error, begin
 		isLate = true
 	}
 	// Whether the link was silent for too long it judges for itself. If it was silent since the request, and there are
-	// other servers, they are asked from now on, and what is in flight here is still answered.
-	if isLate && len(f.servers) > 1 && l.SilentSince(begin) {
+	// other servers, they are asked from now on, and what is in flight here is still answered. Not where none of them was
+	// there when it was dialed last: all calls would wait for that.
+	if isLate && l.SilentSince(begin) && f.otherThere(l) {
 		l.Retire()
 	}
 }

@@ -26,6 +26,7 @@ func Connect(ctx context.Context, servers []string, options Options) (*Fleet, er
 	life, endLife := context.WithCancel(context.Background())
 	f := &Fleet{
 		servers: shuffled(servers), options: options, life: life, endLife: endLife, dialed: make([]int64, len(servers)),
+		away: make([]bool, len(servers)),
 	}
 	best, err := f.greetAll(ctx)
 	if err != nil {

@@ -60,7 +60,9 @@ type Fleet struct {
 	// begin at the same silent server.
 	next int
 	// dialed: when each server was dialed last, to take the place of another one; 0: never.
-	dialed  []int64
+	dialed []int64
+	// away: which were not there then.
+	away    []bool
 	dialing *dialing
 	// links that have not ended, and some that have (I4).
 	links []*link.Link
@@ -199,6 +201,9 @@ func (f *Fleet) dial(at int) (*link.Greeted, error) {
 			greeted.Close()
 		}
 	}
+	f.mu.Lock()
+	f.away[at] = err != nil
+	f.mu.Unlock()
 	if err != nil {
 		if f.options.OnStranger != nil && fail.Is(err, fail.WrongCluster) {
 			f.options.OnStranger()
@@ -267,6 +272,18 @@ func (f *Fleet) leave(l *link.Link, failure *fail.Error) {
 	if goes {
 		l.Retire()
 	}
+}
+
+// otherThere says whether there is another server than that of the link, and one that was there when it was dialed last.
+func (f *Fleet) otherThere(l *link.Link) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for at, server := range f.servers {
+		if server != l.About().Server && !f.away[at] {
+			return true
+		}
+	}
+	return false
 }
 
 // staysAfter says whether the server that refused is still the one in use.

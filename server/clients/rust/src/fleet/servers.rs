@@ -67,6 +67,8 @@ struct Current {
     next: usize,
     /// When each server was dialed last, to take the place of another one.
     dialed: Vec<Option<Instant>>,
+    /// Which were not there then.
+    away: Vec<bool>,
     /// The search that is under way (I2).
     search: Option<watch::Receiver<Option<Found>>>,
     /// The task that tries the first choice again.
@@ -104,6 +106,7 @@ impl Fleet {
             left: Vec::new(),
             next: at + 1,
             dialed: vec![None; servers.len()],
+            away: vec![false; servers.len()],
             search: None,
             return_trip: None,
             closed: false,
@@ -222,6 +225,12 @@ impl Fleet {
         }
     }
 
+    /// Whether there is another server than that of this link, and one that was there when it was dialed last.
+    pub(crate) fn is_other_there(&self, link: &Link) -> bool {
+        let server = &link.served.server;
+        self.servers.iter().zip(&self.lock().away).any(|(other, is_away)| other != server && !is_away)
+    }
+
     /// Whether the server that this is an error of is still the one in use.
     pub(crate) fn stays_after(&self, error: &ClientError) -> bool {
         let ClientError::Refused { server, .. } = error else { return false };
@@ -294,7 +303,9 @@ impl Fleet {
                 }
                 let at = self.next_server();
                 let server = &self.servers[at];
-                match self.dial_pinned(server).await {
+                let dialed = self.dial_pinned(server).await;
+                self.lock().away[at] = dialed.is_err();
+                match dialed {
                     Ok(greeted) => return Ok((at, greeted)),
                     Err(error) => {
                         tracing::warn!(%server, %error, "cannot connect");
@@ -351,7 +362,9 @@ impl Fleet {
                 // The fleet is not held meanwhile: it ends with its last client.
                 let dialed = dial(&home, &options).await;
                 let Some(fleet) = fleet.upgrade() else { return };
-                match fleet.same_as_pinned(dialed) {
+                let dialed = fleet.same_as_pinned(dialed);
+                fleet.lock().away[0] = dialed.is_err();
+                match dialed {
                     Ok(greeted) => return fleet.come_back(greeted).await,
                     Err(error) => tracing::debug!(%error, "the first choice is not there yet"),
                 }

@@ -183,6 +183,36 @@ async fn a_prefetch_leaves_a_silent_server_for_another_one_and_calls_in_flight_a
     assert_eq!(soon(call).await.unwrap().unwrap(), 1);
 }
 
+/// Its calls would wait for a connection to the other one, for as long as that may take.
+#[tokio::test]
+async fn a_server_that_is_silent_for_a_moment_is_not_left_for_one_that_was_not_there() {
+    let Pair { a, b, client, at_a } = Pair::start(quick().timeout(Duration::from_mins(1))).await;
+    // Nobody is there when it loses its server, and looks for another one.
+    drop((b, at_a));
+    until(|| !client.is_connected()).await;
+    let script = async {
+        let mut peer = a.greet().await;
+        peer.serve(1).await;
+        peer
+    };
+    let (next, mut at_a) = soon(async { tokio::join!(client.next(Order::Any), script) }).await;
+    assert_eq!(next.unwrap(), 1);
+    let source = client.prefetch(hasty()).unwrap();
+    until(|| gave_up(source.stats())).await;
+    assert!(client.is_connected() && !a.has_caller().await, "it stays");
+    let script = async {
+        loop {
+            match at_a.ask().await.unwrap() {
+                (request_id, Asked::Next(_)) => return at_a.send(|out| reply_id(out, request_id, 2)).await,
+                (_, Asked::Runs(_)) => {}
+                (_, other) => panic!("{other:?}"),
+            }
+        }
+    };
+    let (next, ()) = soon(async { tokio::join!(client.next(Order::Any), script) }).await;
+    assert_eq!(next.unwrap(), 2);
+}
+
 #[tokio::test]
 async fn a_server_that_lives_and_waits_with_a_next_keeps_its_connection_and_a_longer_call() {
     let fake = Fake::start(1).await;

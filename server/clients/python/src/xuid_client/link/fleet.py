@@ -121,6 +121,8 @@ class Fleet:
         self._comeback_at = 0.0
         #: When each server was dialed last.
         self._dialed: dict[str, float] = {}
+        #: Which were not there then.
+        self._away: set[str] = set()
         self._failures = 0
         self._last_failure: XuidError | None = None
 
@@ -201,8 +203,10 @@ class Fleet:
                     raise
             except Timeout:
                 # The caller ends alone: the link judges for itself whether it was silent for too long. If it was since the
-                # request, and there are other servers, they are asked from now on.
-                if len(self.options.servers) > 1 and link.is_silent_since(begin):
+                # request, and there are other servers, they are asked from now on. Not where none of them was there when it was
+                # dialed last: all calls would wait for that.
+                others = set(self.options.servers) - {link.served.server}
+                if others - self._away and link.is_silent_since(begin):
                     link.retire()
                 raise Timeout(server, limit) from None
             except Refused as error:
@@ -380,9 +384,11 @@ class Fleet:
                 link.end(Closed())
                 raise
         except XuidError as error:
+            self._away.add(server)
             if _is_stranger(error):
                 self._void()
             raise
+        self._away.discard(server)
         return link
 
     def _void(self) -> None:

@@ -17,14 +17,10 @@ from ..process import tell_of_forks
 from ..values import Served
 from .conversation import Conversation, Greeting
 from .fleet import STRAGGLERS
-from .thread_link import share
+from .thread_link import AGAIN, share
 from .threads import start
 
 T = TypeVar("T")
-
-#: Seconds after which a look-up is not joined any more, since it may never end: glibc waits without an end for a DNS server
-#: that it asks over TCP, and that is gone behind the handshake. All others end within some 30.
-_AGAIN = 60.0
 
 
 class Waiter:
@@ -314,7 +310,7 @@ class Tasks:
         name may be looked up for long. One that is looked up already is waited for, so that no more threads stand there than
         there are names, but for those of look-ups that never end."""
         now, under_way = time.monotonic(), self._lookups.get(server)
-        if under_way and now - under_way[1] < _AGAIN:
+        if under_way and now - under_way[1] < AGAIN:
             found = under_way[0]
         else:
             found = self._loop.create_future()

@@ -36,6 +36,10 @@ from ..process import tell_of_forks
 from ..values import Served
 from .conversation import Conversation, Entry, Greeting, NotSent
 
+#: Seconds after which a look-up is not joined any more, since it may never end: glibc waits without an end for a DNS server
+#: that it asks over TCP, and that is gone behind the handshake. All others end within some 30.
+AGAIN = 60.0
+
 #: Bytes of one read: a few hundred replies to NEXT, and few reads for a large ARRAY.
 _READ_ROOM = 64 * 1_024
 
@@ -511,10 +515,65 @@ def share(deadline: float, addresses: int) -> float:
     return min(max(0.001, (deadline - time.monotonic()) / addresses), LONGEST_WAIT)
 
 
+class _LookUp:
+    """The addresses of a name, on their way."""
+
+    def __init__(self) -> None:
+        self.begun = time.monotonic()
+        self.is_done = threading.Event()
+        self.addresses: Any = None
+        #: Until it is done; then there is none, or another one.
+        self.failure: Exception | None = OSError("the look-up of its name was interrupted")
+
+    def look_up(self, server: str) -> None:
+        try:
+            self.addresses = socket.getaddrinfo(*split(server), type=socket.SOCK_STREAM)
+            self.failure = None
+        except Exception as error:
+            self.failure = error
+
+
+class _LookUps:
+    """Those that are under way. A name that is looked up already is waited for, so that no more threads stand there than there are
+    names, but for those of look-ups that never end."""
+
+    def __init__(self) -> None:
+        self.after_fork()
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        # The threads are the parent's.
+        self._under_way: dict[str, _LookUp] = {}
+
+    def addresses(self, server: str, deadline: float) -> Any:
+        look_up = _LookUp()
+        under_way = self._under_way
+        try:
+            # Who sets it looks it up: one call, without a lock that a child could find taken.
+            other = under_way.setdefault(server, look_up)
+            if other is look_up or look_up.begun - other.begun >= AGAIN:
+                under_way[server] = other = look_up
+                look_up.look_up(server)
+        finally:
+            if under_way.get(server) is look_up:
+                under_way.pop(server, None)
+            look_up.is_done.set()
+        if other is not look_up:
+            look_up = other
+            if not look_up.is_done.wait(min(max(0.0, deadline - time.monotonic()), LONGEST_WAIT)):
+                raise socket.timeout("its name is being looked up still")
+        if look_up.failure:
+            # Each caller has one of its own, with its own way to it.
+            raise type(look_up.failure)(*look_up.failure.args)
+        return look_up.addresses
+
+
+_look_ups = _LookUps()
+
+
 def _connect(server: str, deadline: float) -> socket.socket:
     """To the first address of the name that takes it."""
-    host, port = split(server)
-    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = _look_ups.addresses(server, deadline)
     failure = OSError("its name has no address")
     for at, (family, kind, protocol, _, address) in enumerate(addresses):
         sock = None

@@ -336,6 +336,32 @@ class FleetTest {
     }
 
     @Test
+    void a_server_that_is_silent_for_a_moment_is_not_left_for_one_that_was_not_there() throws Exception {
+        Prefetch.Options hasty = new Prefetch.Options().maxAge(Duration.ofMillis(100)).wait(Duration.ofSeconds(10));
+        try (Two two = new Two(options -> options)) {
+            // Nobody is there when it loses its server, and looks for another one.
+            two.other.close();
+            two.chosen.peer().close();
+            Wait.until("the end was seen", () -> !two.client.isConnected());
+            var back = two.client.nextAsync();
+            Peer peer = two.chosen.greet();
+            peer.id(peer.ask(), 6);
+            assertEquals(6, Wait.soon(back));
+            try (Prefetch source = two.client.prefetch(hasty)) {
+                CompletableFuture.supplyAsync(source::next);
+                Wait.until("refills were given up", () -> source.stats().failedRefills() >= 3);
+                var call = two.client.nextAsync();
+                Asked asked = peer.ask();
+                while (asked.op != Op.NEXT) {
+                    asked = peer.ask();
+                }
+                peer.id(asked, 7);
+                assertEquals(7, Wait.soon(call));
+            }
+        }
+    }
+
+    @Test
     void a_client_that_had_to_leave_its_first_choice_comes_back_to_it() throws Exception {
         try (Two two = new Two(options -> options.returnAfter(Duration.ofMillis(300)))) {
             two.chosen.peer().close();

@@ -115,7 +115,7 @@ class StrangersTest {
     }
 
     @Test
-    void a_logger_that_stands_still_holds_up_no_dial() throws Exception {
+    void a_logger_that_stands_still_holds_up_no_dial_and_no_call() throws Exception {
         var goesOn = new CountDownLatch(1);
         var still = new Handler() {
             @Override
@@ -134,19 +134,23 @@ class StrangersTest {
             public void close() {}
         };
         Logger logger = Logger.getLogger("org.xuid.client");
+        logger.setLevel(Level.ALL);
         logger.addHandler(still);
         try (FakeServer server = new FakeServer(); XuidClient client = server.connect(server.options())) {
+            var inFlight = client.nextAsync();
+            server.peer().ask();
             server.peer().close();
+            Wait.failure(XuidException.ConnectionLost.class, inFlight);
             Wait.until("the end was seen", () -> !client.isConnected());
             var call = client.nextAsync();
             server.accept().close();
-            // That a dial failed is said by a thread that nobody waits for.
             server.greet();
             server.peer().id(server.peer().ask(), 1);
             assertEquals(1, Wait.soon(call));
         } finally {
             goesOn.countDown();
             logger.removeHandler(still);
+            logger.setLevel(null);
         }
     }
 }

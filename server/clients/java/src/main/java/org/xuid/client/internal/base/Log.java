@@ -1,24 +1,71 @@
 package org.xuid.client.internal.base;
 
-/** What a person may want to know later, by the system's logger of the name {@code org.xuid.client}. */
+import java.util.Queue;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.atomic.AtomicBoolean;
+
+/**
+ * What a person may want to know later, by the system's logger of the name {@code org.xuid.client}. Who receives it is a stranger,
+ * and may stand still: it is said by a thread that nobody waits for.
+ */
 public final class Log {
     private static final System.Logger LOGGER = System.getLogger("org.xuid.client");
+
+    /** Beyond these nothing is said until some of them were. */
+    private static final int MOST_UNSAID = 64;
+
+    private static final Queue<Runnable> UNSAID = new LinkedBlockingQueue<>(MOST_UNSAID);
+
+    /** One thread at a time, so that no more than one stands still. It ends when it has said all. */
+    private static final AtomicBoolean IS_SAYING = new AtomicBoolean();
 
     private Log() {}
 
     public static void debug(String format, Object... values) {
-        say(System.Logger.Level.DEBUG, format, values);
+        add(System.Logger.Level.DEBUG, format, values);
     }
 
     public static void warn(String format, Object... values) {
-        say(System.Logger.Level.WARNING, format, values);
+        add(System.Logger.Level.WARNING, format, values);
     }
 
-    private static void say(System.Logger.Level level, String format, Object... values) {
+    private static void add(System.Logger.Level level, String format, Object... values) {
         try {
-            LOGGER.log(level, format, values);
+            if (!LOGGER.isLoggable(level)) {
+                return;
+            }
+            UNSAID.offer(() -> LOGGER.log(level, format, values));
+            if (IS_SAYING.compareAndSet(false, true)) {
+                start();
+            }
         } catch (Throwable strangers) {
-            // What receives it is a stranger's code: no call may depend on whether that works.
+            // No call may depend on whether that works, nor on the memory for it.
         }
+    }
+
+    private static void start() {
+        boolean isStarted = false;
+        try {
+            new Worker("xuid-log", Log::sayAll).start();
+            isStarted = true;
+        } finally {
+            if (!isStarted) {
+                IS_SAYING.set(false);
+            }
+        }
+    }
+
+    private static void sayAll() {
+        do {
+            for (Runnable next = UNSAID.poll(); next != null; next = UNSAID.poll()) {
+                try {
+                    next.run();
+                } catch (Throwable strangers) {
+                    // The next one may be received.
+                }
+            }
+            IS_SAYING.set(false);
+            // One that was added behind the last look.
+        } while (!UNSAID.isEmpty() && IS_SAYING.compareAndSet(false, true));
     }
 }

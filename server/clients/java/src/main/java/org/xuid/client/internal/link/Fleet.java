@@ -146,7 +146,8 @@ public final class Fleet implements Link.Owner {
             moved(call);
             return;
         }
-        if (error instanceof XuidException.Timeout && servers() > 1 && from.isSilentSince(call.begun)) {
+        if (error instanceof XuidException.Timeout && from.isSilentSince(call.begun)
+                && servers.isOtherThere(from.server.address())) {
             Log.debug("{0} is silent: leaving for another server", from.server.address());
             from.retire();
         }
@@ -332,8 +333,6 @@ public final class Fleet implements Link.Owner {
         } finally {
             releaseParked(waiting, failure);
         }
-        // Last: nobody waits for this thread any more.
-        servers.say();
     }
 
     /**

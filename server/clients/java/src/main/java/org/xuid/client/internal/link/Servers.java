@@ -5,14 +5,11 @@ import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Queue;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.BooleanSupplier;
 import org.xuid.client.ServerInfo;
 import org.xuid.client.XuidException;
@@ -22,19 +19,13 @@ import org.xuid.client.internal.base.Time;
 
 /** The servers of a client, in the order in which they are tried: a random one, of which the first is the first choice. */
 final class Servers {
-    /** Beyond these what dials found is not logged: a logger that stands still is not waited for. */
-    private static final int MOST_UNSAID = 64;
-
     private final Settings options;
     private final ScheduledExecutorService timer;
     /** Voids what is held ahead of need. */
     private final Runnable onStranger;
     private final List<String> addresses;
-    /** Servers whose failure was logged, and that were not reached since. */
+    /** Servers whose failure was told, and that were not reached since. */
     private final Set<String> away = ConcurrentHashMap.newKeySet();
-    /** What is to be logged. Who receives it is a stranger, and may stand still: nobody may wait for the thread that says it. */
-    private final Queue<Runnable> unsaid = new LinkedBlockingQueue<>(MOST_UNSAID);
-    private final AtomicBoolean isSaying = new AtomicBoolean();
     /** The server of the first connection; it made the cluster ours. */
     private volatile ServerInfo pinned;
 
@@ -78,6 +69,14 @@ final class Servers {
         long now = Time.now();
         return addresses.stream().anyMatch(other ->
                 !other.equals(server) && (!dialed.containsKey(other) || now - dialed.get(other) >= pause));
+    }
+
+    /**
+     * Whether there is another server, and one that was there when it was dialed last. Who is silent for a moment is not left
+     * for one that is not: all calls would wait for that.
+     */
+    boolean isOtherThere(String server) {
+        return addresses.stream().anyMatch(other -> !other.equals(server) && !away.contains(other));
     }
 
     /** A connection to one server, if that is of the cluster. */
@@ -142,23 +141,9 @@ final class Servers {
     private void logFailure(String server, XuidException failed) {
         String why = failed.getMessage();
         if (away.add(server)) {
-            unsaid.offer(() -> Log.warn("cannot connect to {0}: {1}", server, why));
+            Log.warn("cannot connect to {0}: {1}", server, why);
         } else {
-            unsaid.offer(() -> Log.debug("still cannot connect to {0}: {1}", server, why));
-        }
-    }
-
-    /** Logs how dials failed. One thread at a time, so that no more than one stands still. */
-    void say() {
-        if (!isSaying.compareAndSet(false, true)) {
-            return;
-        }
-        try {
-            for (Runnable next = unsaid.poll(); next != null; next = unsaid.poll()) {
-                next.run();
-            }
-        } finally {
-            isSaying.set(false);
+            Log.debug("still cannot connect to {0}: {1}", server, why);
         }
     }
 }
