@@ -15,6 +15,6 @@ fn main() -> Result<ExitCode> {
     if std::env::args().any(|word| word == "--test") {
         return Ok(ExitCode::SUCCESS);
     }
-    println!("medians of rounds in turn [least..most]; a ratio is one of medians of this run\n");
+    println!("medians of rounds in turn [least..most]; a ratio is one of this run\n");
     Ok(table::measure(&[&targets::SEQUENCES[..], &load::SEQUENCES].concat()))
 }

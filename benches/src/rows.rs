@@ -40,6 +40,12 @@ pub(crate) fn median(figures: &[f64]) -> f64 {
     spread(figures.to_vec()).1
 }
 
+/// What one figure is of another, which were measured in turn: the middle of what it was in each round. What disturbs the machine
+/// for a round disturbs both.
+pub(crate) fn ratio_in_turn(ours: &[f64], theirs: &[f64]) -> f64 {
+    median(&ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect::<Vec<_>>())
+}
+
 /// Three digits or so.
 pub(crate) fn short(value: f64) -> String {
     match value.abs() {
@@ -68,5 +74,11 @@ mod tests {
     #[test]
     fn the_middle_is_the_median() {
         assert_eq!(spread(vec![3.0, 1.0, 2.0]), (1.0, 2.0, 3.0));
+    }
+
+    #[test]
+    fn a_round_in_which_the_machine_is_slow_changes_no_ratio() {
+        let (ours, theirs) = ([9.0, 90.0, 4.5, 45.0, 90.0], [10.0, 100.0, 5.0, 50.0, 100.0]);
+        assert!((ratio_in_turn(&ours, &theirs) - 0.9).abs() < 1e-9);
     }
 }

@@ -13,7 +13,7 @@ use xuid_engine::sequence::{Sequence, SequenceName, Sequences};
 use super::field::Field;
 use crate::measure::{checked, now, together};
 use crate::peers::{TAKE, of_sequences};
-use crate::rows::{Row, SHORT_ROUNDS, at_least, at_most, figure, median};
+use crate::rows::{Row, SHORT_ROUNDS, at_least, at_most, figure, median, ratio_in_turn};
 use crate::subject::{consume, repeat};
 use crate::timing::Interval;
 
@@ -49,11 +49,11 @@ pub(super) fn hot() -> Result<Vec<Row>> {
         for (ours, engine) in SEQUENCE.into_iter().zip(ENGINE) {
             let text =
                 format!("{}, {engine} {}; {buffer}", figure(of(ours)?, "M/s"), figure(of(engine)?, "M/s"));
-            let ratio = median(of(ours)?) / median(of(engine)?);
+            let ratio = ratio_in_turn(of(ours)?, of(engine)?);
             rows.push(at_least(&path(ours), text, ratio, 0.8, &format!("x {engine}")));
         }
         let text = format!("{}, {ADD} {}; {buffer}", figure(of(ORDERED)?, "M/s"), figure(of(ADD)?, "M/s"));
-        let ratio = median(of(ORDERED)?) / median(of(ADD)?);
+        let ratio = ratio_in_turn(of(ORDERED)?, of(ADD)?);
         rows.push(at_least(&path(ORDERED), text, ratio, 0.7, &format!("x {ADD}")));
         let takes: Vec<f64> = of(TAKES)?.iter().map(|ids| ids / f64::from(TAKE)).collect();
         let text = figure(&takes, "M takes/s");
@@ -69,8 +69,11 @@ const GRANT: Duration = Duration::from_millis(1);
 const COLD: Duration = Duration::from_millis(50);
 /// ... which is measured from then on for so long ...
 const SPAN: Duration = Duration::from_millis(100);
-/// ... and compared with what it does later.
-const WARM: Duration = Duration::from_secs(1);
+/// ... and compared with what it does later, but not so much later that another one of the machine's speeds is measured.
+const WARM: Duration = Duration::from_millis(250);
+
+/// Beginnings of which the middle is told: one per cent is less than one of them differs from the next.
+const BEGINNINGS: usize = 45;
 
 /// Calls between two looks at the clock: some microseconds.
 const BATCH: u64 = 4_096;
@@ -93,7 +96,7 @@ pub(super) fn cold() -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for threads in [1, 2] {
         let (mut ratios, mut early, mut late, mut stalls) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for _ in 0..SHORT_ROUNDS {
+        for _ in 0..BEGINNINGS {
             let begun = one_beginning(threads)?;
             let sum = |of: fn(&Begun) -> u64| begun.iter().map(of).sum::<u64>() as f64;
             let (soon, later) = (sum(|begun| begun.early), sum(|begun| begun.late));
@@ -104,7 +107,7 @@ pub(super) fn cold() -> Result<Vec<Row>> {
             stalls.push(stalled.as_secs_f64() * 1e3);
         }
         let text = format!(
-            "{} from 50 ms on, {} after a second; the last stall of {STALL:?} before that ended after {}",
+            "{} from 50 ms on, {} from {WARM:?} on; the last stall of {STALL:?} before that ended after {}",
             figure(&early, "M/s"),
             figure(&late, "M/s"),
             figure(&stalls, "ms")
