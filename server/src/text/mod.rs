@@ -6,5 +6,6 @@ pub(crate) mod human_time;
 pub(crate) mod json;
 pub(crate) mod logs;
 mod patient;
+pub(crate) mod shell;
 pub(crate) mod stdout;
 pub(crate) mod version;

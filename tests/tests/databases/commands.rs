@@ -135,6 +135,13 @@ fn a_store_is_fenced_by_commands_as_a_whole_and_by_name(server: &mut Server) {
     assert_eq!(again.ok().unwrap().trim(), "users  5010 -> 5010", "a mark is never lowered");
     // The store goes back by itself, and what the server's folder saw counts. Ten steps come on top.
     sql.exec("UPDATE xuid_sequence SET next = 50 WHERE name = 'orders'").unwrap();
+    // A server that has no witness, or was asked for nothing, has a file as well, and no number in it.
+    let (_other_home, other, _) = folder::fresh().unwrap();
+    serve(&other, &url).unwrap().stop().unwrap();
+    let both = ["--data-dir", data.to_str().unwrap(), "--data-dir", other.to_str().unwrap()];
+    let both = at_store(&[&["fence", &url], &both[..], &["--yes"]].concat()).unwrap().refused(1).unwrap();
+    says(&both, &[other.to_str().unwrap(), "no number of a sequence is recorded there", "--above"]);
+    assert_eq!(mark(&mut sql, "orders"), 50);
     let whole = at_store(&["fence", &url, "--data-dir", data.to_str().unwrap(), "--yes"]).unwrap();
     let raised: Vec<&str> = whole.ok().unwrap().lines().collect();
     assert_eq!(raised, ["orders  50 -> 11001", "users  5010 -> 15010"]);

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::teller::{Raise, Teller};
-use super::witness::{Shown, Thrown, own_marks, refusals, show};
+use super::witness::{Shown, Thrown, Unseen, own_marks, refusals, show};
 use crate::clock::SECOND;
-use crate::registry::ReadError;
 use crate::registry::sequences::{NO_SEQUENCE, answers};
 use crate::sequence::chain::line::Wakers;
 use crate::sequence::chain::span::Span;
@@ -57,10 +56,17 @@ impl Teller {
         if asked.is_empty() || !self.is_witness_there(&asked, boot) {
             return;
         }
-        if let Err(why) = self.note_own_records(&asked) {
-            return self.wait_for_witness(&why, &asked, boot);
+        let asked = match self.note_own_records(asked, boot) {
+            Ok(asked) => asked,
+            Err((why, asked)) => return self.wait_for_witness(&why, &asked, boot),
+        };
+        if asked.is_empty() {
+            return;
         }
         let has_floor = self.is_watched() && Guard::GrantAboveFloor.holds();
+        if has_floor {
+            self.remember_beside();
+        }
         let floor = |asked: &Asked| if has_floor { asked.named.lock().mark } else { 0 };
         let asks = asked.iter().map(|asked| Ask { floor: floor(asked), ..asked.ask.clone() });
         let asks: Vec<Ask> = asks.collect();
@@ -89,8 +95,7 @@ impl Teller {
                 other => self.without_grant(&asked, other, &mut counts, now),
             }
         }
-        counts.absent += absent.len() as u64;
-        self.absent(absent, now);
+        counts.absent += self.absent(absent, now);
         if self.hub.forked() {
             return;
         }
@@ -224,21 +229,34 @@ impl Teller {
     }
 
     /// What a witness of one host saw before a grant is asked for, the store had granted by then: a mark of it, which this process
-    /// may not know, or not any more. What other hosts were granted below it, or above it, the witness does not know. Where it is
-    /// away, the error says why.
-    fn note_own_records(&mut self, asked: &[Asked]) -> Result<(), String> {
+    /// may not know, or not any more. What other hosts were granted below it, or above it, the witness does not know. Names whose
+    /// record waits for a person are refused; the others are returned. Where the witness is away, the error says why.
+    fn note_own_records(&mut self, asked: Vec<Asked>, boot: u64) -> Result<Vec<Asked>, (String, Vec<Asked>)> {
         let is_needed =
             self.witnesses && !self.is_witness_shared && !self.is_accepted && Guard::OwnRecordIsMark.holds();
-        let Some(records) = self.records.as_mut().filter(|_| is_needed) else { return Ok(()) };
+        let Some(records) = self.records.as_mut().filter(|_| is_needed) else { return Ok(asked) };
         let names: Vec<&str> = asked.iter().map(|asked| asked.ask.name.as_str()).collect();
-        for (asked, seen) in asked.iter().zip(own_marks(&mut **records, &names)) {
-            if let Err(error @ (ReadError::Unavailable { .. } | ReadError::Foreign { .. })) = &seen {
-                return Err(error.to_string());
-            }
-            let mut state = asked.named.lock();
-            state.mark = state.mark.max(seen.unwrap_or(0));
+        let seen = own_marks(&mut **records, &names);
+        let is_away = |seen: &Result<u64, Unseen>| match seen {
+            Err(Unseen::Away(why)) => Some(why.clone()),
+            _ => None,
+        };
+        if let Some(why) = seen.iter().find_map(is_away) {
+            return Err((why, asked));
         }
-        Ok(())
+        let mut good = Vec::with_capacity(asked.len());
+        for (asked, seen) in asked.into_iter().zip(seen) {
+            match seen {
+                Ok(seen) => {
+                    let mut state = asked.named.lock();
+                    state.mark = state.mark.max(seen);
+                    drop(state);
+                    good.push(asked);
+                }
+                Err(Unseen::Away(why) | Unseen::Refused(why)) => Self::refuse_name(&asked.named, &why, boot),
+            }
+        }
+        Ok(good)
     }
 
     /// Whether the store answered at all.

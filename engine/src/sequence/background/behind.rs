@@ -88,11 +88,11 @@ impl Teller {
         self.store.may_go_back() && !self.hub.config.lossless
     }
 
-    /// Nothing is granted before a fence where the life before this one saw a mark that went back.
+    /// Nothing is granted before a fence where the life before this one saw a mark that went back, whichever witness it has
+    /// learnt since. It is told by the first look: the store may have been fenced meanwhile.
     pub(super) fn stay_closed(&mut self) {
-        let closed = self.known.closed().filter(|_| self.is_watched() && Guard::ClosingIsKept.holds());
-        let Some((why, fenced)) = closed else { return };
-        self.close_names(Behind { why, fenced, by_mark: true, look_at: 0 });
+        let closed = self.known.closed().filter(|_| self.may_be_closed() && Guard::ClosingIsKept.holds());
+        self.behind = closed.map(|(why, fenced)| Behind { why, fenced, by_mark: true, look_at: 0 });
     }
 
     /// The store went back.
@@ -192,15 +192,19 @@ impl Teller {
 
     /// Nothing is granted until a fence; what is held is used up.
     fn close_names(&mut self, behind: Behind) {
-        let told = behind.why.clone();
+        let why = behind.why.clone();
         self.behind = Some(behind);
-        {
-            let tally = &mut *lock(&self.hub.tally);
-            tally.status.behind = Some(told.clone());
+        self.tell_behind(why);
+    }
+
+    /// What calls are told while the store waits for a fence. It may have changed since.
+    fn tell_behind(&self, why: String) {
+        if lock(&self.hub.tally).status.behind.replace(why.clone()).is_some() {
+            return;
         }
         deferred_log::log(move || {
             tracing::error!(
-                why = told,
+                why,
                 "the store may have gone back: nothing is granted until `xuid sequence fence`"
             );
         });
@@ -250,13 +254,15 @@ impl Teller {
                 } else if found.recorded.is_none() {
                     why = format!("{why}; {NOTHING_OF_FENCES}");
                 }
-                // Another store may have answered since.
-                lock(&self.hub.tally).status.behind = Some(why);
-                was_fenced || !behind.by_mark
+                let is_open = was_fenced || !behind.by_mark;
+                if !is_open {
+                    self.tell_behind(why);
+                }
+                is_open
             }
             Shows::Other(why) => {
                 self.note_fence(&found);
-                lock(&self.hub.tally).status.behind = Some(why);
+                self.tell_behind(why);
                 false
             }
         };
@@ -264,7 +270,7 @@ impl Teller {
             return Some(Duration::from_secs(1));
         }
         if let Some(why) = self.look_at_identity(&found, true) {
-            lock(&self.hub.tally).status.behind = Some(why);
+            self.tell_behind(why);
             return Some(Duration::from_secs(1));
         }
         self.open_names();

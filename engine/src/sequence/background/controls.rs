@@ -1,7 +1,7 @@
 //! What people ask of the store: shown, listed, created, altered.
 
 use super::teller::Teller;
-use super::witness::own_marks;
+use super::witness::{Unseen, own_marks};
 use crate::clock::SECOND;
 use crate::sequence::error::ControlError;
 use crate::sequence::figures::{NameFigures, SequenceFigures, SequenceInfo};
@@ -18,6 +18,9 @@ const MOST_LISTED: usize = 1_000;
 
 /// The longest description, in bytes.
 const MOST_DESCRIPTION: usize = 256;
+
+/// So many sequences are made together at a database, where each is a commit.
+pub(super) const MOST_AT_DATABASE: usize = 4;
 
 /// How long it is looked in one turn which rows are there that are to be made.
 const MOST_CHECKING: u64 = 3 * SECOND;
@@ -78,42 +81,52 @@ impl Teller {
     fn accept(&mut self, found: &Identity) -> Result<(), ControlError> {
         self.look_at_identity(found, false);
         let is_known = self.known.known() == Some(&*found.current);
-        if !is_known || self.known.is_witness_changed() || self.known.lacks_fence(found) {
+        let is_closed = self.known.closed().is_some();
+        if !is_known || is_closed || self.known.is_witness_changed() || self.known.lacks_fence(found) {
             let why = "which store it is can't be written down in the data folder: make room there".into();
             return Err(ControlError::Refused { why });
         }
         // Its marks may be anywhere.
         self.is_accepted = true;
+        self.reclaim.beside = None;
         self.hub.forget_marks();
         self.open_names();
         Ok(())
     }
 
-    /// Makes this sequence, and those that are to be made after it: they share a change of the store.
+    /// Makes this sequence, and those that are to be made after it: they share a change of the store, and the same ones a row.
     fn create(
         &mut self,
         first: (SequenceName, NewSequence),
         question: Question<SequenceInfo>,
         failed: &mut Option<String>,
     ) {
-        let (mut rows, mut questions) = (vec![first], vec![question]);
-        while rows.len() < MOST_ASKS {
-            let is_other = |control: &Control| match control {
-                Control::Create(name, ..) => rows.iter().all(|(other, _)| other != name),
-                _ => false,
-            };
-            let Some(Control::Create(name, new, question)) = self.hub.controls.next_if(is_other) else {
-                break;
-            };
-            rows.push((name, new));
-            questions.push(question);
+        let (mut rows, mut questions) = (vec![first], vec![vec![question]]);
+        // A database makes them one after the other, and callers wait for that.
+        let most = if self.store.may_go_back() { MOST_AT_DATABASE } else { MOST_ASKS };
+        let fits = |rows: &[(SequenceName, NewSequence)], control: &Control| match control {
+            Control::Create(name, new, _) => match rows.iter().find(|(other, _)| other == name) {
+                Some((_, same)) => same == new,
+                None => rows.len() < most,
+            },
+            _ => false,
+        };
+        while let Some(Control::Create(name, new, question)) =
+            self.hub.controls.next_if(|control| fits(&rows, control))
+        {
+            if let Some(at) = rows.iter().position(|(other, _)| *other == name) {
+                questions[at].push(question);
+            } else {
+                rows.push((name, new));
+                questions.push(vec![question]);
+            }
         }
         // What could not issue as it says is not shown to the store.
         let checks = self.check_rows(&rows, failed);
         let sound = rows.iter().zip(&checks).filter(|(_, check)| check.is_ok());
         let sound: Vec<_> = sound.map(|(row, _)| row.clone()).collect();
         let mut made = self.store.create_all(&sound).into_iter();
-        for (((name, new), check), question) in rows.into_iter().zip(checks).zip(questions) {
+        for (((name, new), check), questions) in rows.into_iter().zip(checks).zip(questions) {
             let made = check.and_then(|()| match heard(made.next().unwrap_or_else(no_answer), failed) {
                 // One that still grants numbers below the start is not the one that was asked for.
                 Err(StoreError::Exists(row)) if row.settings == new.settings && row.next >= new.start => {
@@ -121,10 +134,13 @@ impl Teller {
                 }
                 made => made.map_err(|error| named(error, &name)),
             });
-            question.answer(made.map(|row| {
+            let made = made.map(|row| {
                 self.forget(&name);
                 self.info(row)
-            }));
+            });
+            for question in questions {
+                question.answer(made.clone());
+            }
         }
     }
 
@@ -137,9 +153,9 @@ impl Teller {
     ) -> Vec<Result<(), ControlError>> {
         let known = self.known_marks(&rows.iter().map(|(name, _)| name).collect::<Vec<_>>());
         let (begun, mut silence) = (self.hub.now(), None);
-        let mut check = |((name, new), known): (&(SequenceName, NewSequence), u64)| {
+        let mut check = |((name, new), known): (&(SequenceName, NewSequence), Result<u64, ControlError>)| {
             checked(new)?;
-            let start = new.start;
+            let (start, known) = (new.start, known?);
             if start >= known {
                 return Ok(());
             }
@@ -168,16 +184,21 @@ impl Teller {
     }
 
     /// How far the store had come with these names, as far as this process or the witness of its folder knows; 0 where a witness of
-    /// all does.
-    fn known_marks(&mut self, names: &[&SequenceName]) -> Vec<u64> {
+    /// all does. Where it can't be had what the witness saw, an error.
+    fn known_marks(&mut self, names: &[&SequenceName]) -> Vec<Result<u64, ControlError>> {
         if !self.is_watched() {
-            return vec![0; names.len()];
+            return vec![Ok(0); names.len()];
         }
-        let mut marks: Vec<u64> = names.iter().map(|name| self.hub.names.known_mark(name)).collect();
+        self.remember_beside();
+        let mut marks: Vec<_> = names.iter().map(|name| Ok(self.hub.names.known_mark(name))).collect();
         if let Some(records) = self.records.as_mut().filter(|_| self.witnesses) {
             let names: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
             for (mark, seen) in marks.iter_mut().zip(own_marks(&mut **records, &names)) {
-                *mark = seen.unwrap_or(0).max(*mark);
+                let seen = seen.map_err(|unseen| match unseen {
+                    Unseen::Away(why) => ControlError::StoreAway { why: format!("its witness: {why}") },
+                    Unseen::Refused(why) => ControlError::Refused { why },
+                });
+                *mark = seen.map(|seen| mark.as_ref().map_or(seen, |mark| seen.max(*mark)));
             }
         }
         marks

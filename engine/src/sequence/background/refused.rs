@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::asking::{Asked, Grant};
+use super::controls::MOST_AT_DATABASE;
 use super::teller::Teller;
 use crate::clock::SECOND;
 use crate::sequence::error::SequenceError;
@@ -63,8 +64,10 @@ impl Teller {
         }
     }
 
-    /// The store has no such names: those that may be are created, and the callers of the others are told so.
-    pub(super) fn absent(&mut self, absent: Vec<Arc<Named>>, boot: u64) {
+    /// The store has no such names: those that may be are created, and the callers of the others are told so. How many that were;
+    /// some are asked for once more.
+    pub(super) fn absent(&mut self, absent: Vec<Arc<Named>>, boot: u64) -> u64 {
+        let mut count = absent.len() as u64;
         // A row that vanished is never made again: it would begin at 1. Of a name that an earlier life left numbers of, there was
         // one; a witness of all knows how far it came, wherever that was.
         let (is_seen_by_all, hub) = (self.is_witness_shared, self.hub.clone());
@@ -75,7 +78,7 @@ impl Teller {
         };
         let creates =
             |named: &Named| self.hub.config.create.iter().any(|pattern| pattern.fits(named.name.as_str()));
-        let (new, absent): (Vec<_>, Vec<_>) =
+        let (mut new, absent): (Vec<_>, Vec<_>) =
             absent.into_iter().partition(|named| creates(named) && !had_row(named));
         for named in absent {
             if had_row(&named) {
@@ -86,8 +89,16 @@ impl Teller {
             }
             self.refuse_absent(&named, boot);
         }
+        if self.store.may_go_back() && new.len() > MOST_AT_DATABASE {
+            // They are found absent once more.
+            let rest = new.split_off(MOST_AT_DATABASE);
+            count -= rest.len() as u64;
+            for named in &rest {
+                self.again(named);
+            }
+        }
         if new.is_empty() || self.is_child() {
-            return;
+            return count;
         }
         let settings = SequenceSettings { step: self.hub.config.step, ..SequenceSettings::default() };
         let row =
@@ -114,6 +125,7 @@ impl Teller {
                 }
             }
         }
+        count
     }
 
     /// The callers of a name are told that there is none, and it is not looked up again at once.

@@ -343,11 +343,15 @@ impl Teller {
     fn ask_for_names(&mut self) -> Duration {
         let boot = self.hub.now();
         self.requeue(boot);
-        if let Some(wait) = self.look_if_behind(boot).or_else(|| self.wait_for_store(boot)) {
+        if let Some(wait) = self.wait_for_store(boot) {
             return wait;
         }
+        // What was granted before is used, whatever the store lost since.
         if !self.reclaim_first() {
             return until(self.store_retry.at.max(boot + SECOND / 10), boot);
+        }
+        if let Some(wait) = self.look_if_behind(boot) {
+            return wait;
         }
         if self.hub.has_due() {
             self.ask();

@@ -155,16 +155,32 @@ pub(crate) fn refusals(records: &mut dyn SequenceRecords, names: &[&str]) -> Vec
     found.into_iter().map(why).collect()
 }
 
+/// Why it is not known what the witness saw of a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Unseen {
+    /// The witness did not answer.
+    Away(String),
+    /// The name's record can't be had, and waits for a person; those of other names can.
+    Refused(String),
+}
+
 /// How far the store had come with each of these names by what the witness saw; 0 where it saw nothing. Not by what a person said of
 /// a name after a fence of the registry, nor by the mark of a registry that was the store once.
-pub(crate) fn own_marks(records: &mut dyn SequenceRecords, names: &[&str]) -> Vec<Result<u64, ReadError>> {
+pub(crate) fn own_marks(records: &mut dyn SequenceRecords, names: &[&str]) -> Vec<Result<u64, Unseen>> {
     let mut found = Vec::with_capacity(names.len());
     records.read(names, &mut found);
-    let mark = |found: Versioned<SequenceRecord>| {
-        let is_seen = found.record.step == 0 && !found.record.was_opened();
-        if is_seen { found.record.value } else { 0 }
+    let mark = |found: Result<Versioned<SequenceRecord>, ReadError>| match found {
+        Ok(Versioned { record, .. }) if record.step == 0 && !record.was_opened() => Ok(record.value),
+        Ok(_) | Err(ReadError::Absent { .. }) => Ok(0),
+        Err(error) => Err(match Thrown::of_read(&error) {
+            Thrown::Refused(why) => Unseen::Refused(why),
+            _ => Unseen::Away(error.to_string()),
+        }),
     };
-    found.into_iter().map(|found| found.map(mark)).collect()
+    let mut marks: Vec<_> = found.into_iter().map(mark).collect();
+    // Of what an adaptor with a defect does not answer nothing is known.
+    marks.resize(names.len(), Err(Unseen::Away("the registry's adaptor gave no answer".into())));
+    marks
 }
 
 /// Shows grants of different names to the witness, together. Each has a verdict afterwards.

@@ -30,6 +30,14 @@ impl Control {
         }
     }
 
+    /// The same, or it makes something for somebody who has left: where there is too much to do, that is not done.
+    fn is_dispensable(&self) -> bool {
+        match self {
+            Self::Create(.., question) => question.is_forsaken(),
+            _ => self.is_in_vain(),
+        }
+    }
+
     /// The row that it changes, and would wait for.
     pub(crate) fn changes(&self) -> Option<&SequenceName> {
         match self {
@@ -51,6 +59,9 @@ impl Control {
     }
 }
 
+/// From this length on, whenever it has doubled, what is dispensable is dropped.
+const LONG: usize = 4_096;
+
 /// Those that were not taken yet, in their order.
 #[derive(Default)]
 pub(crate) struct Controls(Mutex<VecDeque<Control>>);
@@ -65,7 +76,20 @@ impl Controls {
             drop(controls);
             return false;
         }
+        // Those who ask and leave would fill the memory where the store takes its time.
+        let len = controls.len();
+        let passed = if len >= LONG && len.is_power_of_two() {
+            let (passed, kept) =
+                std::mem::take(&mut *controls).into_iter().partition(Control::is_dispensable);
+            *controls = kept;
+            passed
+        } else {
+            VecDeque::new()
+        };
         controls.push_back(control);
+        // They end after the lock.
+        drop(controls);
+        drop(passed);
         true
     }
 

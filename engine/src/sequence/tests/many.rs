@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use super::meddled::{Asked, slow};
 use super::{
     LONG, SteppedClock, World, assert_distinct, clock, named, next, sequence, stop_after, twice, until,
 };
-use crate::clock::{SECOND, boot_ns};
+use crate::clock::{Clock, SECOND, boot_ns};
 use crate::sequence::background::keeper::Keeper;
 use crate::sequence::background::teller::Teller;
 use crate::sequence::store::{NewSequence, SequenceSettings, Store};
@@ -513,5 +514,50 @@ fn a_row_that_is_gone_is_not_made_again_below_what_is_known_of_an_unused_name() 
         teller.turn_now();
         assert!(matches!(reply.wait(), Err(ControlError::Refused { .. })), "{name}");
         assert_eq!(world.database.mark(0, name), None);
+    }
+}
+
+/// How long the teller is about its first turn where a caller waits for a name, and others create 64, by a question each or by their
+/// first use. A commit takes 3 ms.
+fn waits_beside_creations(by_use: bool) -> Duration {
+    let (world, clock) = (World::new(), clock());
+    world.create("a", SequenceSettings { strict: true, ..SequenceSettings::default() });
+    let store = slow(world.database.store(0), &clock, Asked::Create, Duration::from_millis(3));
+    let builder = Sequences::builder(Box::new(store)).create([NamePattern::new("n*")]);
+    let (sequences, mut teller) = builder.clock(clock.clone()).assemble_for_test();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut wait_for = |name: &str| {
+        let mut call = Box::pin(sequence(&sequences, name).request(Demand::ordered(1), LONG));
+        assert!(call.as_mut().poll(&mut context).is_pending());
+        call
+    };
+    let names: Vec<String> = (0..64).map(|number| format!("n{number}")).collect();
+    let (mut replies, mut calls) = (Vec::new(), Vec::new());
+    if by_use {
+        calls.extend(names.iter().map(|name| wait_for(name)));
+    } else {
+        replies.extend(names.iter().map(|name| sequences.create(&named(name), NewSequence::default())));
+    }
+    let begun = clock.read().boot;
+    let mut call = wait_for("a");
+    while call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+        teller.turn();
+    }
+    let waited = Duration::from_nanos(clock.read().boot - begun);
+    for _ in 0..100 {
+        teller.turn();
+    }
+    assert!(replies.into_iter().all(|reply| reply.wait().is_ok()));
+    assert!(
+        calls.iter_mut().all(|call| call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready())
+    );
+    waited
+}
+
+#[test]
+fn creations_at_a_database_keep_no_strict_name_waiting_for_long() {
+    for by_use in [false, true] {
+        let waited = waits_beside_creations(by_use);
+        assert!(waited < Duration::from_millis(50), "by use: {by_use}: {waited:?}");
     }
 }

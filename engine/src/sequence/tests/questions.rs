@@ -269,6 +269,38 @@ fn what_is_asked_for_somebody_who_has_left_is_not_asked_but_a_change_is_made() {
     assert_eq!(now(b).unwrap().row.next, 1);
 }
 
+/// A client that asks for as many as it may, leaves, and comes again takes no memory, and keeps nobody waiting for long.
+#[test]
+fn of_creations_for_those_who_have_left_no_more_than_some_thousands_wait() {
+    let mut world = Hanging::new();
+    for number in 0..100_000 {
+        drop(world.sequences.create(&named(&format!("n{}", number % 50_000)), NewSequence::default()));
+    }
+    let b = world.sequences.create(&named("b"), NewSequence::default());
+    let mut turns = 0;
+    while world.teller.turn().is_zero() && turns < 10_000 {
+        turns += 1;
+    }
+    assert_eq!(now(b).unwrap().row.next, 1);
+    let made = world.store.inner.list("n", "", 100_000).unwrap().len();
+    assert!((1..=8_192).contains(&made), "{made}");
+}
+
+/// A row that is locked would be waited for once for each of them.
+#[test]
+fn the_same_creations_are_one_and_other_ones_are_told_what_is_there() {
+    let mut world = Hanging::new();
+    let create = |step| {
+        let settings = SequenceSettings { step, ..SequenceSettings::default() };
+        world.sequences.create(&named("b"), NewSequence { settings, ..NewSequence::default() })
+    };
+    let same: Vec<_> = (0..64).map(|_| create(1_000)).collect();
+    let other = create(2_000);
+    assert_eq!(world.answer_all().0, 2);
+    assert!(same.into_iter().all(|reply| now(reply).is_ok_and(|info| info.row.settings.step == 1_000)));
+    assert!(matches!(now(other), Err(ControlError::Exists { .. })));
+}
+
 #[test]
 fn one_failure_that_comes_at_once_refuses_no_other_question() {
     let mut world = Hanging::new();

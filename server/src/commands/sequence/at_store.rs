@@ -17,6 +17,7 @@ use crate::config::{AccessArgs, RegistrySetting};
 use crate::registries::ensemble::Ensemble;
 use crate::registries::sequence_store;
 use crate::text::exit::{Usage, usage};
+use crate::text::shell::quoted;
 use crate::text::stdout::Printer;
 
 /// The variable of a URL that may hold a password.
@@ -145,20 +146,10 @@ impl Fence {
         let name = name.map_err(|error| usage(format!("that is no name of a sequence: {error}")))?;
         let mut known = Known::default();
         for folder in &self.data_dir {
-            let lost = known.read_folder(folder)?;
-            // Which name it is of, and how far that came, nobody knows.
-            if let (Some(lost), None) = (lost, self.above) {
-                bail!(
-                    "{}: {lost}; that sequence may have come further than is known: say --above",
-                    folder.display()
-                );
+            // How far sequences came of which that folder does not tell, nobody knows.
+            if let (Some(unknown), None) = (known.read_folder(folder)?, self.above) {
+                bail!("{}: {unknown}", folder.display());
             }
-        }
-        if !self.data_dir.is_empty() && !known.has_marks && self.above.is_none() {
-            bail!(
-                "no data folder has records of sequences: servers without a witness of their own keep none; say --above, beyond \
-                 everything that was issued"
-            );
         }
         let on = self.look_beside(&place, name.is_none())?;
         let mut stores = self.open(&place)?;
@@ -190,8 +181,9 @@ impl Fence {
             }
             for (name, start) in &done.absent {
                 out.line(format_args!(
-                    "{name}  known to a data folder, and not in the store: before it is used, xuid sequence create {name} \
-                     --start {start}"
+                    "{name}  known to a data folder, and not in the store: before it is used, xuid sequence create --start {start} \
+                     -- {}, with the --step, --increment, --remainder, --last and --strict that it had",
+                    quoted(name.as_str())
                 ))?;
             }
             out.flush()
@@ -262,19 +254,22 @@ fn database_of(place: &str) -> Result<DatabaseUrl> {
     place.parse().map_err(|error| usage(format!("{error}")).into())
 }
 
+/// Why a folder does not tell how far sequences came.
+const NO_MARKS: &str = "no number of a sequence is recorded there: a server without a witness of its own records none. If none of its \
+                        numbers is above those of the other folders and of the store, leave it out; else say --above, beyond \
+                        everything that was issued";
+
 /// What servers knew, by their data folders.
 #[derive(Default)]
 struct Known {
     marks: BTreeMap<SequenceName, u64>,
     /// The latest fence that one of them knows of.
     fence: Option<String>,
-    /// One of them had records, or left something.
-    has_marks: bool,
 }
 
 impl Known {
-    /// Adds what the records in a data folder tell, and what servers left there. Returns what is told of a record that cannot be
-    /// believed, if there is one.
+    /// Adds what the records in a data folder tell, and what servers left there. Returns why a sequence may have come further,
+    /// if that can be.
     fn read_folder(&mut self, folder: &Path) -> Result<Option<String>> {
         let shown = folder.display();
         let found = local::sequences::inspect(folder)?;
@@ -285,11 +280,9 @@ impl Known {
         })?;
         let fence =
             fence_known_in(folder).with_context(|| format!("sequences.store in {shown} can't be read"))?;
-        let has_marks = found.is_some() || !left.is_empty();
-        if !has_marks && fence.is_none() {
+        if found.is_none() && left.is_empty() && fence.is_none() {
             bail!("{shown} has no records of sequences: is it the data folder of a server?");
         }
-        self.has_marks |= has_marks;
         let mut findings = found.iter().flat_map(|found| &found.findings);
         if let Some(finding) = findings.find(|finding| matches!(finding, Finding::Restored { .. })) {
             bail!(
@@ -299,7 +292,10 @@ impl Known {
         let lost = found.iter().flat_map(SequencesInspection::lost).map(ToString::to_string).next();
         let records = found.into_iter().flat_map(|found| found.records);
         let seen = records.filter_map(|row| Some((SequenceName::new(&row.name).ok()?, row.record.value)));
-        for (name, value) in seen.chain(left) {
+        let marks: Vec<_> = seen.chain(left).collect();
+        // The file itself is there beside any database.
+        let has_marks = !marks.is_empty();
+        for (name, value) in marks {
             let mark = self.marks.entry(name).or_default();
             *mark = value.max(*mark);
         }
@@ -308,6 +304,8 @@ impl Known {
         if seconds(&fence) > seconds(&self.fence) {
             self.fence = fence;
         }
-        Ok(lost)
+        let lost = lost
+            .map(|lost| format!("{lost}; that sequence may have come further than is known: say --above"));
+        Ok(lost.or_else(|| (!has_marks).then(|| NO_MARKS.to_owned())))
     }
 }

@@ -7,9 +7,9 @@ use std::task::{Context, Poll, Waker};
 use super::*;
 use crate::clock::{Clock, SECOND};
 use crate::registry::sequences::memory::RecordFault;
-use crate::sequence::Demand;
 use crate::sequence::tests::SteppedClock;
 use crate::sequence::tests::meddled::slow;
+use crate::sequence::{Demand, SequenceErrorKind};
 
 /// One server, its way to the database, and its sequence.
 struct Host {
@@ -264,6 +264,36 @@ fn a_row_of_which_it_is_not_known_whether_it_is_there_is_not_made_below_what_was
     teller.turn_now();
     assert!(matches!(reply.wait(), Err(ControlError::StoreAway { .. })));
     assert_eq!(hosts.world.database.mark(0, "a"), None);
+}
+
+/// What another process holds the lock of for a moment is not known, and so is no leave to begin at 1.
+#[test]
+fn a_row_is_not_made_again_where_the_witness_of_one_host_cannot_be_read() {
+    let hosts = BehindADump::new(false);
+    hosts.world.database.remove(0, "a");
+    let (_a, sequences, mut teller) = hosts.life(0);
+    hosts.witnesses[0].fail([RecordFault::Away]);
+    let reply = sequences.create(&named("a"), NewSequence::default());
+    teller.turn_now();
+    assert!(matches!(reply.wait(), Err(ControlError::StoreAway { why }) if why.contains("witness")));
+    assert_eq!(hosts.world.database.mark(0, "a"), None);
+}
+
+/// A record that a fence of its registry closed, say: what is granted meanwhile would be thrown away, and had moved the mark.
+#[test]
+fn a_name_whose_record_waits_for_a_person_is_not_asked_for_beside_a_witness_of_one_host() {
+    let mut hosts = BehindADump::new(false);
+    hosts.witnesses[0].set_closed("a", true);
+    let (a, sequences, mut teller) = hosts.life(0);
+    let mark = hosts.world.database.mark(0, "a");
+    take_in_turns(10, &a, &mut hosts.ids, || teller.turn_now());
+    assert_eq!((hosts.world.database.mark(0, "a"), hosts.twice()), (mark, 0));
+    let error = a.try_next_ordered().unwrap_err();
+    assert_eq!((error.kind(), sequences.status().behind), (SequenceErrorKind::StoreBehind, None));
+    hosts.world.database.remove(0, "a");
+    let reply = sequences.create(&named("a"), NewSequence::default());
+    teller.turn_now();
+    assert!(matches!(reply.wait(), Err(ControlError::Refused { .. })));
 }
 
 /// Of each row of many it is looked whether it is there, by a store that takes its time.

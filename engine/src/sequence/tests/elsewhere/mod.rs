@@ -99,9 +99,15 @@ fn twice_behind_what_lies(beside: Beside) -> usize {
         Beside::Older => without_places(folder.path()),
     }
     world.database.restore(0, &dump);
+    let mark = world.database.mark(0, "a");
     let (third, mut teller) = life();
     let a = sequence(&third, "a");
     take_in_turns(200, &a, &mut ids, || teller.turn_now());
+    // Else it could lie above what another host knows.
+    assert!(
+        world.database.mark(0, "a") == mark || !Guard::LeftMarksKept.holds(),
+        "{beside:?}: it moved the mark"
+    );
     twice(&ids)
 }
 

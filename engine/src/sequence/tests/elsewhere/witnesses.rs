@@ -466,3 +466,42 @@ fn a_witness_that_is_said_to_be_of_all_from_now_on_needs_a_fence() {
     take_in_turns(3, &a, &mut Vec::new(), || teller.turn_now());
     assert!(second.status().behind.is_some_and(|why| why.contains("of all")));
 }
+
+/// Ids that came twice where a fence went too low for a witness that begins, which a mark showed in the life in which it began: the
+/// next one has learnt that witness, and knows of no mark.
+fn twice_in_the_life_behind_the_one_in_which_a_witness_began() -> usize {
+    let (world, folder, clock) = (world(), tempfile::tempdir().unwrap(), clock());
+    let mut store = world.database.store(0);
+    store.record_identity().unwrap();
+    let dump = world.database.dump(0);
+    let life = |witness| {
+        let builder = world.in_folder(folder.path()).witness(witness).clock(clock.clone());
+        let (sequences, teller) = builder.assemble_for_test();
+        let a = sequence(&sequences, "a");
+        (sequences, teller, a)
+    };
+    let (first, mut teller, a) = life(false);
+    let mut ids: Vec<u64> = (0..2_500).map(|_| next(&a, || teller.turn_now())).collect();
+    teller.stop();
+    drop((first, teller, a));
+    world.database.restore(0, &dump);
+    clock.pass(Duration::from_secs(2));
+    store.record_identity().unwrap();
+    let (second, mut teller, a) = life(true);
+    take_in_turns(10, &a, &mut ids, || teller.turn_now());
+    assert!(second.status().behind.is_some_and(|why| why.contains("went back")), "by its mark");
+    // It is killed, and what earlier lives left is not there any more, as where it was used up.
+    drop((second, teller, a));
+    fs::remove_file(folder.path().join("sequences.rest-0")).unwrap();
+    let (third, mut teller, a) = life(true);
+    take_in_turns(100, &a, &mut ids, || teller.turn_now());
+    assert!(third.status().behind.is_some() || !Guard::ClosingIsKept.holds());
+    twice(&ids)
+}
+
+#[test]
+fn names_that_a_mark_closed_beside_a_witness_that_begins_stay_closed_in_later_lives() {
+    assert_eq!(twice_in_the_life_behind_the_one_in_which_a_witness_began(), 0);
+    let twice = twice_in_the_life_behind_the_one_in_which_a_witness_began;
+    assert!(Guard::without(&[Guard::ClosingIsKept], twice) > 0);
+}

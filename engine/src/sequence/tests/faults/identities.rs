@@ -1,12 +1,16 @@
 //! Without a witness: which store it is, and that no mark goes back.
 
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::world;
 use crate::sequence::background::teller::Teller;
-use crate::sequence::store::{Ask, Fence, Outcome, SequenceSettings, Store, fence};
+use crate::sequence::store::{Ask, Fence, Outcome, SequenceSettings, Store, StoreError, fence};
+use crate::sequence::tests::meddled::MeddledStore;
 use crate::sequence::tests::{
-    LONG, assert_distinct, clock, named, next, sequence, take_in_turns, twice, until,
+    LONG, SteppedClock, World, assert_distinct, clock, named, next, sequence, take_in_turns, twice, until,
 };
 use crate::sequence::{
     ControlError, Demand, NameState, Sequence, SequenceErrorKind, Sequences, fence_known_in,
@@ -386,4 +390,71 @@ fn names_that_a_mark_closed_stay_closed_in_later_lives_until_a_fence() {
     assert_eq!(twice_in_the_life_behind_a_mark_that_went_back(), (0, true));
     let twice = || twice_in_the_life_behind_a_mark_that_went_back().0;
     assert!(Guard::without(&[Guard::ClosingIsKept], twice) > 0);
+}
+
+/// A database under one process, of which it takes so many ids, whose dump is put back then; and how long it goes on with what it
+/// holds, until its names are closed. It stops, and what is left of a turn is in its folder.
+fn closed_by_a_mark(world: &World, folder: &Path, clock: &Arc<SteppedClock>, ids: &mut Vec<u64>) {
+    let mut store = world.database.store(0);
+    store.record_identity().unwrap();
+    let dump = world.database.dump(0);
+    let builder = Sequences::builder(Box::new(store)).records(Box::new(world.records.clone())).witness(false);
+    let (sequences, mut teller) = builder.data_dir(folder).clock(clock.clone()).assemble_for_test();
+    let a = sequence(&sequences, "a");
+    ids.push(next(&a, || teller.turn_now()));
+    world.database.restore(0, &dump);
+    while sequences.status().behind.is_none() {
+        take_in_turns(1, &a, ids, || teller.turn_now());
+    }
+    teller.stop();
+    assert!(sequences.stats().figures.saved > 0, "it held some of them");
+}
+
+/// They were granted before, and nothing about them is in doubt.
+#[test]
+fn what_was_held_when_a_mark_closed_the_names_is_used_up_in_the_next_life_too() {
+    let (world, folder, clock, mut ids) = (world(1), tempfile::tempdir().unwrap(), clock(), Vec::new());
+    closed_by_a_mark(&world, folder.path(), &clock, &mut ids);
+    let builder = world.in_folder(folder.path()).witness(false).clock(clock.clone());
+    let (sequences, mut teller) = builder.assemble_for_test();
+    let (a, before) = (sequence(&sequences, "a"), ids.len());
+    for _ in 0..200 {
+        ids.extend(a.try_next_ordered());
+        teller.turn_now();
+    }
+    assert!(ids.len() > before && twice(&ids) == 0, "{} behind {before}", ids.len());
+    assert!(sequences.status().behind.is_some());
+    assert_eq!(a.try_next_ordered().unwrap_err().kind(), SequenceErrorKind::StoreBehind);
+}
+
+/// A database that is slow to come back is no reason to ask for one fence more.
+#[test]
+fn a_server_that_was_down_when_its_store_was_fenced_does_not_say_that_it_waits_for_a_fence() {
+    let (world, folder, clock, mut ids) = (world(1), tempfile::tempdir().unwrap(), clock(), Vec::new());
+    closed_by_a_mark(&world, folder.path(), &clock, &mut ids);
+    let mut person = world.database.store(0);
+    person.raise(&named("a"), 100_000).unwrap();
+    person.record_identity().unwrap();
+    let is_away = Arc::new(AtomicBool::new(true));
+    let is_there = is_away.clone();
+    let meddle = move |_| {
+        if is_away.load(Ordering::Relaxed) {
+            Err(StoreError::Away { why: "it begins".into() })
+        } else {
+            Ok(())
+        }
+    };
+    let store = MeddledStore { inner: world.database.store(0), meddle, says_why: true };
+    let builder = Sequences::builder(Box::new(store)).data_dir(folder.path()).clock(clock.clone());
+    let (sequences, mut teller) = builder.assemble_for_test();
+    let a = sequence(&sequences, "a");
+    for _ in 0..3 {
+        teller.turn_now();
+        clock.pass(Duration::from_secs(2));
+        let status = sequences.status();
+        assert!(status.behind.is_none() && status.store_trouble.is_some(), "{status:?}");
+    }
+    is_there.store(false, Ordering::Relaxed);
+    assert!(next(&a, || teller.turn_now()) >= 100_000);
+    assert_eq!(sequences.status().behind, None);
 }

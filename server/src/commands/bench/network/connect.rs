@@ -10,6 +10,7 @@ use crate::commands::bench::plan::{Net, Plan};
 use crate::commands::connection::{Connection, Greeted, Refused};
 use crate::net::runtime;
 use crate::text::exit::usage;
+use crate::text::shell::quoted;
 
 /// Files beside the connections.
 const OTHER_FILES: u64 = 64;
@@ -75,12 +76,6 @@ fn absent(error: anyhow::Error, server: &str, name: &Name) -> anyhow::Error {
     error.context(format!("{server} does not serve the sequence {name:?}"))
 }
 
-/// As a word of a shell.
-fn quoted(name: &str) -> String {
-    let is_plain = |char: char| char.is_ascii_alphanumeric() || "_.:/-".contains(char);
-    if name.chars().all(is_plain) { name.to_owned() } else { format!("'{}'", name.replace('\'', r"'\''")) }
-}
-
 fn check_count(plan: &Plan, server: &str, greeted: &Greeted) -> Result<()> {
     let (count, most) = (plan.ask.count, greeted.limits.max_count);
     if count > most {
@@ -97,18 +92,5 @@ fn allow_files(wanted: u64) {
         let raised = Rlimit { current: Some(target), maximum: limit.maximum };
         // As it was, then.
         let _ = setrlimit(Resource::Nofile, raised);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_is_one_word_of_a_shell_whatever_is_in_it() {
-        let words = [("orders:2026", "orders:2026"), ("two words", "'two words'"), ("it's", r"'it'\''s'")];
-        for (name, word) in words {
-            assert_eq!(quoted(name), word);
-        }
     }
 }
