@@ -55,9 +55,9 @@ pub(crate) enum Job {
     Extend { worker: u32, start: u64, end: u64, reach: u64 },
     /// Move a spill's mark.
     Grant(GrantRequest),
-    /// Move a spill's mark at a stop, if a copy of this process was met that the producer has not heard of: it has heard of
-    /// so many.
-    GrantIfCopied { request: GrantRequest, heard: u64 },
+    /// Move a spill's mark past what is given up, at a stop, when nobody hears the answer any more. If so many copies of this
+    /// process were `heard` of, only where one was met since.
+    GiveUp { request: GrantRequest, heard: Option<u64> },
     /// Hand the rest of a window back.
     Release { worker: u32, from: u64 },
     /// Leave a worker.
@@ -81,7 +81,7 @@ impl Job {
                 Done::Extended { worker, result: Err(ExtendError::Later { why: why() }), reach }
             }
             Self::Grant(GrantRequest { from, .. })
-            | Self::GrantIfCopied { request: GrantRequest { from, .. }, .. } => {
+            | Self::GiveUp { request: GrantRequest { from, .. }, .. } => {
                 Done::Granted { from, result: Err(GrantError::Later { why: why() }) }
             }
             Self::Release { worker, .. } | Self::Forget { worker } => {
@@ -111,7 +111,7 @@ enum Asked {
 impl Asked {
     fn of(job: &Job) -> Self {
         match job {
-            Job::Grant(request) | Job::GrantIfCopied { request, .. } => Self::Grant { spill: request.spill },
+            Job::Grant(request) if !request.gives_up => Self::Grant { spill: request.spill },
             _ => Self::Other,
         }
     }
@@ -254,20 +254,39 @@ impl RegistryThread {
             Job::Extend { worker, start, end, reach } => {
                 Done::Extended { worker, result: self.ownership.extend(worker, start, end), reach }
             }
-            Job::Grant(GrantRequest { spill, from, upto }) => {
+            Job::Grant(GrantRequest { spill, from, upto, .. }) => {
                 Done::Granted { from, result: self.ownership.grant(spill, from, upto) }
             }
-            Job::GrantIfCopied { request, heard } => {
-                if self.ownership.copies == heard {
+            Job::GiveUp { request: GrantRequest { spill, from, upto, .. }, heard } => {
+                if heard == Some(self.ownership.copies) {
                     return Done::Looked;
                 }
-                deferred_log::log(|| {
-                    tracing::error!(
-                        "a copy of this machine runs, and wrote to the registry as this process, as was found out at its \
-                         stop: what is in the spill is given up. Until now both may have issued the same ids"
-                    );
-                });
-                self.work(Job::Grant(request))
+                if heard.is_some() {
+                    deferred_log::log(|| {
+                        tracing::error!(
+                            "a copy of this machine runs, and wrote to the registry as this process, as was found out at its \
+                             stop: what is in the spill is to be given up. Until now both may have issued the same ids"
+                        );
+                    });
+                }
+                let copies = self.ownership.copies;
+                let mut result = self.ownership.grant(spill, from, upto);
+                if self.ownership.copies > copies {
+                    // It was skipped, since that met a copy.
+                    result = self.ownership.grant(spill, from, upto);
+                }
+                if let Err(error @ GrantError::Later { .. }) = &result {
+                    let error = error.to_string();
+                    deferred_log::log(move || {
+                        tracing::error!(
+                            error,
+                            "what is in the spill could not be given up, and another copy of this machine may have issued it: \
+                             remove this process's spill file from the data folder before it is started again, or those ids can \
+                             come twice"
+                        );
+                    });
+                }
+                Done::Granted { from, result }
             }
             Job::Release { worker, from } => {
                 let problem = self.ownership.release(worker, from).err().map(|error| error.to_string());

@@ -54,6 +54,9 @@ pub struct IdError {
 const KIND_BITS: u32 = 4;
 const WAIT_BITS: u32 = 20;
 const RETRY_BITS: u32 = 39;
+
+/// In place of the wait of a call that could not.
+const NO_PLACE: u64 = (1 << WAIT_BITS) - 1;
 const MARK: u64 = 1 << 63;
 
 /// A time in whole milliseconds, rounded up; the most that so many bits hold if it is more.
@@ -91,7 +94,13 @@ impl IdError {
 
     pub(crate) fn overloaded(wait: Duration, retry_after: Duration) -> Self {
         let Self { word } = Self::again(IdErrorKind::Overloaded, retry_after);
-        Self { word: word | millis(wait, WAIT_BITS) << KIND_BITS }
+        Self { word: word | millis(wait, WAIT_BITS).min(NO_PLACE - 1) << KIND_BITS }
+    }
+
+    /// It could not wait, since too many do.
+    pub(crate) fn without_place(retry_after: Duration) -> Self {
+        let Self { word } = Self::again(IdErrorKind::Overloaded, retry_after);
+        Self { word: word | NO_PLACE << KIND_BITS }
     }
 
     /// Which kind it is.
@@ -167,6 +176,11 @@ impl fmt::Display for IdError {
             IdErrorKind::NotReady => write!(
                 f,
                 "no window of ticks is held (the engine's status says why); try again in {retry_after:?}"
+            ),
+            IdErrorKind::Overloaded if self.wait() == Duration::from_millis(NO_PLACE) => write!(
+                f,
+                "every id up to now is spent, and too many calls wait already, of this caller or of all; try again in \
+                 {retry_after:?}, with fewer calls at once, or hold more workers"
             ),
             IdErrorKind::Overloaded => write!(
                 f,

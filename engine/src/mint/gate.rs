@@ -17,7 +17,7 @@ use xuid_id::Order;
 
 use crate::clock::SECOND;
 use crate::clock::engine_clock::{EngineClock, Now};
-use crate::id::error::IdError;
+use crate::id::error::{IdError, IdErrorKind};
 use crate::id::run::Run;
 use crate::mint::minter::Minter;
 use crate::mint::ticket::{Ticket, Voids};
@@ -47,6 +47,9 @@ const QUANTUM: u32 = 256;
 
 /// Waiting calls at once. Each is some 200 bytes; beyond that a caller is told to come back.
 const MOST_WAITING: usize = 100_000;
+
+/// A caller may have such a part of the places that are left. So some are left for others, however many callers fill the line.
+const PART_OF_PLACES: usize = 16;
 
 /// So many quanta are given out in a pass at most: other threads wait for the lock meanwhile.
 const MOST_STEPS: u32 = 16 * 1024;
@@ -196,7 +199,7 @@ impl Gate {
         ticket: Arc<Ticket>,
         caller: Option<&Caller>,
     ) -> Result<(), Arc<Ticket>> {
-        if self.closed || self.waiting() >= MOST_WAITING {
+        if self.closed || !self.has_place(caller) {
             return Err(ticket);
         }
         let large = usize::from(ticket.count > SMALL);
@@ -207,6 +210,12 @@ impl Gate {
         };
         self.queues[queue].push(ticket, caller);
         Ok(())
+    }
+
+    /// Whether one more call of that caller may wait.
+    fn has_place(&self, caller: Option<&Caller>) -> bool {
+        let left = MOST_WAITING.saturating_sub(self.waiting());
+        caller.map_or(left > 0, |caller| caller.waiting() < left / PART_OF_PLACES)
     }
 
     /// Whether a window is held that reaches beyond now.
@@ -220,6 +229,15 @@ impl Gate {
     /// the producer has not looked at the windows since.
     pub(crate) fn has_prospects(&self, now: &Now) -> bool {
         self.holds_window(now) || self.coming || self.clock.is_unsettled()
+    }
+
+    /// Why a call may not wait.
+    pub(crate) fn refusal_in_line(&self, now: &Now, order: Order) -> IdError {
+        let error = self.refusal(now, order, Duration::ZERO);
+        match (error.kind(), error.retry_after()) {
+            (IdErrorKind::Overloaded, Some(pause)) => IdError::without_place(pause),
+            _ => error,
+        }
     }
 
     /// Why a call got no ids now.

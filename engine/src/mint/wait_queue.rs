@@ -16,7 +16,8 @@
 //! - I5 the virtual time never goes back, and no ticket that is to be served starts before it.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use crate::mint::ticket::Ticket;
@@ -43,6 +44,8 @@ pub struct Caller(Arc<Share>);
 struct Share {
     /// Where its last ticket in each queue ends.
     ends: [AtomicU64; QUEUES],
+    /// How many of its tickets wait, in all of them.
+    waiting: AtomicUsize,
     pauses: AtomicBool,
     /// Who serves its calls that wait, once one did.
     producer: OnceLock<Arc<Wake>>,
@@ -75,6 +78,11 @@ impl Caller {
         self.0.pauses.load(Relaxed)
     }
 
+    /// How many of its tickets wait. Relaxed: the gate's lock orders it.
+    pub(crate) fn waiting(&self) -> usize {
+        self.0.waiting.load(Relaxed)
+    }
+
     /// Where its last ticket in a queue ends. Relaxed: the gate's lock orders it.
     fn end(&self, queue: usize) -> u64 {
         self.0.ends[queue].load(Relaxed)
@@ -92,7 +100,32 @@ struct Entry {
     /// The ticket's, which nothing else of it need be read for.
     deadline: u64,
     ticket: Arc<Ticket>,
-    caller: Caller,
+    caller: Place,
+}
+
+/// A place in line, whose caller has it counted.
+#[derive(Debug)]
+struct Place(Caller);
+
+impl Place {
+    fn of(caller: &Caller) -> Self {
+        caller.0.waiting.fetch_add(1, Relaxed);
+        Self(caller.clone())
+    }
+}
+
+impl Deref for Place {
+    type Target = Caller;
+
+    fn deref(&self) -> &Caller {
+        &self.0
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.0.waiting.fetch_sub(1, Relaxed);
+    }
 }
 
 impl Entry {
@@ -156,7 +189,7 @@ impl WaitQueue {
 
     /// Puts a ticket where its caller's share says.
     pub(crate) fn push(&mut self, ticket: Arc<Ticket>, caller: Option<&Caller>) {
-        let caller = caller.unwrap_or(&self.others).clone();
+        let caller = Place::of(caller.unwrap_or(&self.others));
         let start = self.now.max(caller.end(self.index));
         caller.set_end(self.index, start + u64::from(ticket.count));
         self.insert(Entry { start, deadline: ticket.deadline, ticket, caller });
@@ -372,7 +405,7 @@ mod tests {
         assert_eq!(served(&mut queue, 1), [0]);
         assert_eq!(queue.take_if(|ticket| [1, 3, 10].contains(&ticket.deadline)).len(), 3);
         let starts = |caller: &Caller| -> Vec<_> {
-            let of = queue.entries.iter().filter(|entry| Arc::ptr_eq(&entry.caller.0, &caller.0));
+            let of = queue.entries.iter().filter(|entry| entry.caller.key() == caller.key());
             of.map(|entry| (entry.ticket.deadline, entry.start)).collect()
         };
         assert_eq!(starts(&one), [(2, 10), (4, 22), (5, 36)]);

@@ -51,7 +51,7 @@ impl EngineState {
             caller.waits_for(&self.producer);
         }
         if let Err(ticket) = gate.enqueue(ticket.clone(), caller) {
-            let error = gate.refusal(now, ticket.order, ticket.wait);
+            let error = gate.refusal_in_line(now, ticket.order);
             self.give_back(ticket.cancel().0, ticket.since());
             return Err(error);
         }

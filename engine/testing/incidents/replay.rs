@@ -83,7 +83,7 @@ impl World {
 
     /// A burst: what was spilled is granted and issued, `blocks` of it at most.
     fn burst(&mut self, process: &mut Process, blocks: usize) {
-        if let Some(GrantRequest { spill, from, upto }) = process.reserve.plan_grant(self.tick, 0, true) {
+        if let Some(GrantRequest { spill, from, upto, .. }) = process.reserve.plan_grant(self.tick, 0, true) {
             process.reserve.granted(from, process.ownership.grant(spill, from, upto), 0);
         }
         let block = || process.reserve.block(self.tick, true, 4);

@@ -115,7 +115,7 @@ impl Producer {
         self.reserve.seal(pieces, now.tick.unwrap_or(0));
         crash_point!(StopSynced);
         if let Some(request) = self.reserve.plan_giving_up() {
-            self.send(Job::Grant(request));
+            self.send(Job::GiveUp { request, heard: None });
         }
         for (worker, from) in sealed.release {
             self.send(Job::Release { worker, from });
@@ -123,7 +123,7 @@ impl Producer {
         // A copy may be met in these, or was in what nobody listens to any more.
         self.reserve.give_up_stock();
         if let Some(request) = self.reserve.plan_giving_up() {
-            self.send(Job::GrantIfCopied { request, heard: self.windows.copies });
+            self.send(Job::GiveUp { request, heard: Some(self.windows.copies) });
         }
         self.publish();
         self.check_ledger();

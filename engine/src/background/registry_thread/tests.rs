@@ -86,7 +86,7 @@ fn whatever_panics_every_job_is_answered_and_what_landed_unheard_is_given_to_nob
     let (_, span) = extended(ask(extend(worker, 2_300), false)).unwrap().into_parts();
     assert_eq!(span, 2_200..2_300);
 
-    let grant = |from, upto| Job::Grant(GrantRequest { spill: SPILL, from, upto });
+    let grant = |from, upto| Job::Grant(GrantRequest { spill: SPILL, from, upto, gives_up: false });
     let Done::Granted { from: 0, result: Err(GrantError::Later { .. }) } = ask(grant(0, 10), true) else {
         panic!("granted")
     };

@@ -12,6 +12,8 @@ pub(crate) struct GrantRequest {
     pub(crate) spill: SpillId,
     pub(crate) from: u64,
     pub(crate) upto: u64,
+    /// What it brings is dropped: it only moves the mark.
+    pub(crate) gives_up: bool,
 }
 
 /// A grant of which it is not known whether it was stored.

@@ -15,7 +15,7 @@ mod coalesce;
 mod extent_queue;
 pub(crate) mod open;
 
-use xuid_spill::{AppendError, Extent, Log};
+use xuid_spill::{AppendError, Extent, Log, SpillId};
 
 use crate::id::run::{Block, Run};
 use crate::registry::ownership::{GrantError, GrantRequest};
@@ -63,9 +63,11 @@ pub(crate) struct Reserve {
     granting: bool,
     /// The grant that is under way may be in use in another copy of this machine.
     void_grant: bool,
-    /// What was appended below this index may be in use in another copy of this machine: the mark is moved there, and
-    /// nothing below is read.
-    give_up_to: u64,
+    /// What was appended to that file below this index may be in use in another copy of this machine: the mark is moved there,
+    /// and nothing below is read, not by a later life either. It outlives the log.
+    give_up: Option<(SpillId, u64)>,
+    /// The log that was abandoned, and its head then.
+    abandoned: Option<(SpillId, u64)>,
     of_this_machine: bool,
     /// Everything below this index was too old when it was last looked at.
     alive_from: u64,
@@ -104,7 +106,8 @@ impl Reserve {
             mark,
             granting: false,
             void_grant: false,
-            give_up_to: 0,
+            give_up: None,
+            abandoned: None,
             of_this_machine,
             alive_from: 0,
             oldest_from: 0,
@@ -289,6 +292,7 @@ impl Reserve {
         deferred_log::log(move || {
             tracing::error!(why = reason, "the spill is given up; unused ids are kept in memory from now on");
         });
+        self.abandoned = self.stock_of_log().or(self.abandoned);
         self.log = None;
         self.why_not = Some(why.to_owned());
     }
@@ -297,10 +301,13 @@ impl Reserve {
     pub(crate) fn plan_grant(&mut self, tick: u64, boot: u64, burst: bool) -> Option<GrantRequest> {
         let second = self.ticks_a_second * u64::from(self.layout.sequences());
         let most = GRANT_SECONDS.saturating_mul(second);
-        let log = self.log.as_ref().filter(|_| !self.granting && boot >= self.grant_after)?;
-        if self.mark < self.give_up_to {
-            return self.plan_giving_up();
+        if self.granting || boot < self.grant_after {
+            return None;
         }
+        if let Some(request) = self.plan_giving_up() {
+            return Some(request);
+        }
+        let log = self.log.as_ref()?;
         let ahead = most.saturating_mul(GRANTS_AHEAD);
         let wanted = if burst { ahead } else { ahead.min(log.stock().ids / CALM_PART) };
         let least = if burst { 1 } else { (wanted / CALM_STEP).max(1) };
@@ -324,7 +331,7 @@ impl Reserve {
             return None;
         }
         self.granting = true;
-        Some(GrantRequest { spill: log.id(), from, upto })
+        Some(GrantRequest { spill: log.id(), from, upto, gives_up: false })
     }
 
     /// Whether a grant is under way whose extents can be read.
@@ -338,7 +345,7 @@ impl Reserve {
         if result.is_err() {
             self.void_grant = false;
         }
-        let Some(log) = &mut self.log else { return };
+        let Some(log) = &mut self.log else { return self.gave_up(&result, boot) };
         match result {
             Ok(upto) => {
                 let mut found = Vec::new();
@@ -389,8 +396,19 @@ impl Reserve {
             }
             Err(GrantError::Refused { why }) => {
                 self.tally.refused += 1;
+                self.give_up = None;
                 self.abandon(&why);
             }
+        }
+    }
+
+    /// The same for a file that is used no more, of which nothing is asked but that its mark is moved.
+    fn gave_up(&mut self, result: &Result<u64, GrantError>, boot: u64) {
+        self.void_grant = false;
+        match result {
+            Ok(mark) | Err(GrantError::Moved { granted_upto: mark }) => self.mark = *mark,
+            Err(GrantError::Later { .. }) => self.grant_after = boot + 1_000_000_000,
+            Err(GrantError::Refused { .. }) => self.give_up = None,
         }
     }
 
@@ -414,16 +432,20 @@ impl Reserve {
     /// process gets what is in the file, this one's successor included.
     pub(crate) fn give_up_stock(&mut self) {
         if Guard::CopyGivesUpSpill.holds() {
-            self.give_up_to = self.log.as_ref().map_or(0, Log::head);
+            self.give_up = self.stock_of_log().or(self.abandoned).or(self.give_up);
         }
+    }
+
+    /// The log, and how far it goes.
+    fn stock_of_log(&self) -> Option<(SpillId, u64)> {
+        self.log.as_ref().map(|log| (log.id(), log.head()))
     }
 
     /// The grant that moves the mark past what is given up; what it brings is dropped.
     pub(crate) fn plan_giving_up(&mut self) -> Option<GrantRequest> {
-        let log = self.log.as_ref().filter(|_| self.mark < self.give_up_to)?;
-        let request = GrantRequest { spill: log.id(), from: self.give_up_to - 1, upto: self.give_up_to };
+        let (spill, upto) = self.give_up.filter(|(_, upto)| self.mark < *upto)?;
         (self.granting, self.void_grant) = (true, true);
-        Some(request)
+        Some(GrantRequest { spill, from: upto - 1, upto, gives_up: true })
     }
 
     /// The clean stop: everything in memory goes to disk and is synced. A failed sync is waste.

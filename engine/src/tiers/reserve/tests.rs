@@ -1,4 +1,4 @@
-use xuid_spill::{Expected, Identity, MIN_BYTES, MemoryStorage, SpillId};
+use xuid_spill::{Expected, Identity, MIN_BYTES, MemoryStorage};
 
 use super::*;
 
@@ -112,6 +112,24 @@ fn a_grant_that_a_leap_made_void_and_that_failed_makes_no_later_one_void() {
     assert!(plan(&mut reserve, 10_000_000_000));
     reserve.granted(0, Ok(SECONDS), 10_000_000_000);
     assert_eq!((reserve.held(), reserve.tally.wasted_step), (ids, 0));
+}
+
+/// A leap, or a copy that was met, and then a disk that fails before the registry answers: the next life would read what was given up.
+#[test]
+fn what_is_given_up_is_given_up_without_the_file_too() {
+    let (mut reserve, disk) = spilled();
+    reserve.give_up_stock();
+    disk.fail_write(1, 0);
+    reserve.put_away(vec![second(9)]);
+    assert!(!reserve.has_spill());
+    let plan = |reserve: &mut Reserve, boot| reserve.plan_grant(FLOOR + 9_000, boot, false);
+    for (boot, answer) in [(0, Err(GrantError::Later { why: "away".into() })), (2_000_000_000, Ok(SECONDS))] {
+        let request = plan(&mut reserve, boot).expect("a move of the mark");
+        assert_eq!((request.upto, request.gives_up), (SECONDS, true));
+        reserve.granted(request.from, answer, boot);
+        assert!(plan(&mut reserve, boot).is_none());
+    }
+    assert!(plan(&mut reserve, 4_000_000_000).is_none() && reserve.held() == 0);
 }
 
 /// A page of 128 records, and a spill of many.

@@ -199,7 +199,7 @@ fn copy(job: &Job) -> Job {
         Job::Take { ref request, reach, cause } => Job::Take { request: request.clone(), reach, cause },
         Job::Extend { worker, start, end, reach } => Job::Extend { worker, start, end, reach },
         Job::Grant(request) => Job::Grant(request),
-        Job::GrantIfCopied { request, heard } => Job::GrantIfCopied { request, heard },
+        Job::GiveUp { request, heard } => Job::GiveUp { request, heard },
         Job::Release { worker, from } => Job::Release { worker, from },
         Job::Forget { worker } => Job::Forget { worker },
         Job::ResetIdentity => Job::ResetIdentity,

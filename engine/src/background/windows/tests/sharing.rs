@@ -55,6 +55,40 @@ fn one_that_asks_for_everything_beforehand_is_served_in_turn_with_one_that_asks_
     }
 }
 
+/// A hundred connections with all the calls that they may have, say: whoever comes then finds a place.
+#[test]
+fn callers_that_ask_for_all_there_is_to_wait_in_leave_places_to_others() {
+    let driven = spent();
+    let ask_one = |caller: &Caller| {
+        let mut pending =
+            driven.engine.request(LARGE, Order::Any, Duration::from_mins(1)).on_behalf_of(caller);
+        match poll(&mut pending) {
+            Poll::Pending => Ok(pending),
+            Poll::Ready(result) => Err(result.unwrap_err()),
+        }
+    };
+    let greedy: Vec<Caller> = (0..120).map(|_| Caller::default()).collect();
+    let (mut all, mut refused) = (Vec::new(), 0);
+    for caller in (0..1_024).flat_map(|_| &greedy) {
+        match ask_one(caller) {
+            Ok(pending) => all.push(pending),
+            Err(error) => {
+                refused += 1;
+                assert!(error.to_string().contains("too many calls wait"), "{error}");
+            }
+        }
+    }
+    assert!(refused > 20_000 && all.len() > 80_000, "{refused} refused, {} wait", all.len());
+    let modest = Caller::default();
+    let few: Vec<_> = (0..256).map(|_| ask_one(&modest)).collect();
+    assert!(few.iter().all(Result::is_ok));
+    // What ends leaves its place.
+    drop(all);
+    let mut driven = driven;
+    driven.run(SECOND);
+    drop(ask(&driven, 2_000, Order::Any, &greedy[0]));
+}
+
 /// Its calls end one after the other while later ones wait.
 #[test]
 fn one_whose_waits_are_short_gets_its_share_beside_one_whose_waits_are_long() {
@@ -233,10 +267,8 @@ fn calls_that_went_make_room_behind_one_that_waits_on() {
 #[test]
 fn calls_beyond_a_bound_are_told_to_come_back_and_take_no_memory() {
     let mut driven = spent();
-    let caller = Caller::default();
     let ask = |driven: &Driven| {
-        let mut call =
-            driven.engine.request(LARGE, Order::Fresh, Duration::from_mins(1)).on_behalf_of(&caller);
+        let mut call = driven.engine.request(LARGE, Order::Fresh, Duration::from_mins(1));
         match poll(&mut call) {
             Poll::Pending => Ok(call),
             Poll::Ready(result) => Err(result.unwrap_err()),
