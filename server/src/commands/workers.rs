@@ -37,6 +37,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     print(&target, args.all, args.json)
 }
 
+/// What is told of a registry that a fence is to open.
+const CLOSED: &str = "the registry is closed: nobody can reserve before";
+
 fn print(target: &Target, all: bool, json: bool) -> Result<()> {
     let mut out = Printer::new()?;
     let View { genesis, open, workers, .. } = target.look()?;
@@ -63,10 +66,11 @@ fn print(target: &Target, all: bool, json: bool) -> Result<()> {
         let closed = if closed > 0 { format!(", {closed} closed") } else { String::new() };
         out.line(format_args!("{total} workers in cluster {}{closed}{rest}", genesis.cluster))?;
         if !open {
-            out.line(format_args!(
-                "the registry is closed: nobody can reserve before `xuid registry fence {target}`"
-            ))?;
+            out.line(format_args!("{CLOSED} `xuid registry fence {target}`"))?;
         }
+    } else if !open {
+        // No line of its own: each is a worker.
+        tracing::warn!("{CLOSED} `xuid registry fence {target}`");
     }
     out.flush()
 }

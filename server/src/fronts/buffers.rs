@@ -9,6 +9,8 @@
 use std::cell::Cell;
 use std::thread::LocalKey;
 
+use crate::state::unread::COUNTS_FROM;
+
 /// From here on nothing more is answered until some of it is written. A quarter of a MiB keeps a fast reader busy, and
 /// with one reply on top, of 1 MiB or of 3.4 MB where ids are texts, it bounds what a client that reads nothing costs.
 pub(crate) const OUTBOX_HIGH: usize = 256 * 1024;
@@ -146,6 +148,18 @@ impl Outbox {
     /// It may.
     pub(crate) fn widen(&mut self) {
         self.high = OUTBOX_HIGH;
+    }
+
+    /// Nothing more is answered from here on while what clients do not read is too much.
+    pub(crate) fn tighten(&mut self, is_too_much: bool) {
+        if self.high > STRANGER_HIGH {
+            self.high = if is_too_much { COUNTS_FROM } else { OUTBOX_HIGH };
+        }
+    }
+
+    /// Bytes of memory that it holds.
+    pub(crate) fn memory(&self) -> usize {
+        self.bytes.capacity()
     }
 
     /// What is to be written.

@@ -144,6 +144,11 @@ impl Client {
         })
     }
 
+    /// Whether so many may be answered one by one, whatever others have not read.
+    pub(crate) fn check_unread(&self, count: u32) -> Result<(), Refusal> {
+        self.server.unread.check(count)
+    }
+
     /// The store has no sequence of that name: it is asked which one was meant.
     pub(crate) fn look_for_similar(
         &mut self,

@@ -130,7 +130,7 @@ impl Home {
         let decade = Duration::from_hours(10 * 365 * 24);
         let engine =
             Engine::builder().data_dir(folder.path()).floor(Floor::Epoch).max_age(decade).backfill(decade);
-        let limits = Limits { wait: PATIENCE, protocol: ProtocolLimits::default() };
+        let limits = Limits { wait: PATIENCE, unread: usize::MAX, protocol: ProtocolLimits::default() };
         let places = Places {
             listen: "127.0.0.1:7654".parse().unwrap(),
             admin: Some("127.0.0.1:7655".parse().unwrap()),

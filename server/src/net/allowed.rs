@@ -27,6 +27,9 @@ const MOST_BY_DEFAULT: u64 = 65_536;
 /// Memory for each connection by default. An idle one takes some 3 KiB; this leaves room for those that are busy.
 const BYTES_A_CONNECTION: u64 = 64 * 1024;
 
+/// The part of the memory that replies which clients do not read may take, of all connections together.
+const PART_FOR_UNREAD: u64 = 8;
+
 /// What there may be at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Allowed {
@@ -36,6 +39,8 @@ pub(crate) struct Allowed {
     pub(crate) probes: usize,
     /// Connections that are refused and closed with care.
     pub(crate) farewells: usize,
+    /// Bytes of replies that clients have not read.
+    pub(crate) unread: usize,
 }
 
 impl Allowed {
@@ -75,7 +80,12 @@ impl Allowed {
             (eighth.min(PROBES), eighth.min(FAREWELLS), eighth.min(FILES))
         };
         let connections = files.saturating_sub(probes + farewells + rest).clamp(1, connections);
-        Self { connections: connections as usize, probes: probes as usize, farewells: farewells as usize }
+        Self {
+            connections: connections as usize,
+            probes: probes as usize,
+            farewells: farewells as usize,
+            unread: (memory() / PART_FOR_UNREAD) as usize,
+        }
     }
 }
 
@@ -113,10 +123,12 @@ mod tests {
 
     #[test]
     fn descriptors_are_kept_for_probes_however_few_there_are() {
-        let all = Allowed { connections: 4_096, probes: 64, farewells: 64 };
+        let unread = Allowed::share(1, 64).unread;
+        assert!(unread > 1 << 20);
+        let all = Allowed { connections: 4_096, probes: 64, farewells: 64, unread };
         assert_eq!(Allowed::share(4_096, 5_000), all);
         let few = Allowed::share(4_096, 64);
-        assert_eq!(few, Allowed { connections: 40, probes: 8, farewells: 8 });
+        assert_eq!(few, Allowed { connections: 40, probes: 8, farewells: 8, unread });
         assert_eq!(Allowed::share(4_096, 0).connections, 1);
         assert_eq!(Allowed::share(10, 64).connections, 10);
     }

@@ -38,6 +38,7 @@ use crate::net::newcomers::Newcomer;
 use crate::net::stream::{Reading, TlsHalf, Writing};
 use crate::state::access::REJECTION_PAUSE;
 use crate::state::server::Server;
+use crate::state::unread::UnreadPart;
 
 /// The largest piece that is read at once. 64 KiB are 2,700 requests for an id.
 const INBOX_MOST: usize = 64 * 1024;
@@ -49,6 +50,13 @@ const LARGE_BATCH: usize = 16 * 1024;
 
 /// A client that is being closed and takes nothing of its last replies for so long is given up.
 const LAST_WRITE: Duration = Duration::from_secs(5);
+
+/// How often a connection is looked at that does not read its replies, and how long it may take none while they are too many.
+const UNREAD_LOOK: Duration = Duration::from_secs(2);
+
+/// What it has to take of them in such a span.
+const UNREAD_SPAN: Duration = Duration::from_secs(10);
+const UNREAD_PACE: usize = 1 << 20;
 
 /// Requests that were sent before the client can have read GOAWAY are answered: so much is allowed for the way.
 const GO_AWAY_GRACE: Duration = Duration::from_millis(250);
@@ -177,6 +185,11 @@ struct Connection<R, W, C> {
     /// The deadline at which the socket was looked into, and the one at which it was written to directly.
     looked: Option<Instant>,
     pushed: Option<Instant>,
+    /// What of its replies it has not read, since when that counts, how much it took since, and when it was looked at.
+    unread: UnreadPart,
+    unread_since: Option<Instant>,
+    unread_written: usize,
+    unread_looked: Instant,
     /// The client got its time behind GOAWAY a second time.
     was_prolonged: bool,
     /// It was sent away since it asked for nothing.
@@ -192,9 +205,14 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
         newcomer: Arc<Newcomer>,
         (opened, idle): (Instant, Duration),
     ) -> Self {
+        let unread = UnreadPart::new(Arc::clone(&session.client().server.unread));
         Self {
             reader,
             writer,
+            unread,
+            unread_since: None,
+            unread_written: 0,
+            unread_looked: opened,
             session,
             newcomer,
             inbox: Inbox::default(),
@@ -229,6 +247,7 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
             if self.write_now().is_err() {
                 return Ended::Broken;
             }
+            self.note_unread();
             self.time_replies();
             if self.need == Need::End && self.is_written() {
                 return Ended::Orderly;
@@ -340,6 +359,7 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
     fn was_written(&mut self, count: usize) {
         crash_points::written();
         self.outbox.consume(count);
+        self.unread_written += count;
         self.active = Instant::now();
         if self.outbox.is_empty() && self.session.in_flight() == 0 {
             self.busy_poll.answered(self.active);
@@ -368,7 +388,7 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
     }
 
     /// When something is over if nothing happens until then.
-    fn due(&self) -> Instant {
+    fn last_due(&self) -> Instant {
         let due = if self.need == Need::End {
             self.active + LAST_WRITE
         } else if self.session.is_leaving() {
@@ -382,6 +402,42 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
         if self.session.was_greeted() { due } else { due.min(self.opened + GREETING_DEADLINE) }
     }
 
+    /// The same, or when it is to be looked at since it does not read.
+    fn due(&self) -> Instant {
+        let due = self.last_due();
+        if self.unread.counts() { due.min(self.unread_looked + UNREAD_LOOK) } else { due }
+    }
+
+    /// Counts what it has not read.
+    fn note_unread(&mut self) {
+        self.unread.set(self.outbox.memory());
+        if !self.unread.counts() {
+            self.unread_since = None;
+        } else if self.unread_since.is_none() {
+            self.unread_looked = Instant::now();
+            (self.unread_since, self.unread_written) = (Some(self.unread_looked), 0);
+        }
+        self.outbox.tighten(self.unread.is_too_much());
+    }
+
+    /// Whether it is to make room, where what nobody reads is too much: it takes nothing of it, or takes long.
+    fn makes_room(&mut self, now: Instant) -> bool {
+        self.unread_looked = now;
+        if !self.unread.is_too_much() {
+            return false;
+        }
+        let mut is_slow = false;
+        if self.unread_since.is_some_and(|since| now >= since + UNREAD_SPAN) {
+            is_slow = self.unread_written < UNREAD_PACE;
+            (self.unread_since, self.unread_written) = (Some(now), 0);
+        }
+        let ends = is_slow || now >= self.active + UNREAD_LOOK && !matches!(self.push(), Ok(true));
+        if ends {
+            self.unread.tell();
+        }
+        ends
+    }
+
     /// Sets the timer, if it would be late. If it is early it will find that out by itself: a deadline moves with every
     /// byte, and a timer that moved along would cost more than the byte.
     fn wind(&self, timer: Pin<&mut Sleep>) {
@@ -393,9 +449,9 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
 
     /// The timer rang. True: give the connection up at once.
     fn time_is_over(&mut self) -> bool {
-        let (now, due) = (Instant::now(), self.due());
+        let (now, due) = (Instant::now(), self.last_due());
         if now < due {
-            return false;
+            return now >= self.due() && self.makes_room(now);
         }
         if self.need == Need::Turn {
             // Requests that were read in time lie before the rest of its turn.

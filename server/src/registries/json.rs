@@ -47,6 +47,9 @@ pub(crate) fn fenced(place: &str, fenced: &Fenced) -> Value {
     object["spills_given_up"] = fenced.marks.into();
     object["repaired"] = fenced.repaired.into();
     object["remade"] = fenced.remade.into();
+    object["sequences_closed"] = fenced.sequences.into();
+    object["sequences_lost"] = fenced.lost_sequences.into();
+    object["newest_change_ms"] = fenced.newest_change_ms.into();
     object
 }
 

@@ -11,3 +11,4 @@ pub(crate) mod sequences;
 pub(crate) mod server;
 pub(crate) mod tiny_tokens;
 pub(crate) mod traffic;
+pub(crate) mod unread;

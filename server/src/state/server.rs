@@ -19,6 +19,7 @@ use crate::state::access::AccessRules;
 use crate::state::cursors::Cursors;
 use crate::state::sequences::ServedSequences;
 use crate::state::traffic::Traffic;
+use crate::state::unread::Unread;
 use crate::text;
 pub(crate) use crate::text::version::VERSION;
 
@@ -42,6 +43,8 @@ pub(crate) struct Server {
     origins: Option<Origins>,
     /// Held by the one request that looks there.
     pub(crate) origins_turn: Arc<Semaphore>,
+    /// Replies that clients have not read.
+    pub(crate) unread: Arc<Unread>,
     /// Held by the one request whose figures are made.
     pub(crate) stats_turn: Arc<Semaphore>,
     started: Instant,
@@ -65,6 +68,8 @@ impl fmt::Debug for Origins {
 pub(crate) struct Limits {
     /// How long NEXT waits; ARRAY and RUNS say it themselves.
     pub(crate) wait: Duration,
+    /// Bytes of replies that clients have not read, of all connections.
+    pub(crate) unread: usize,
     /// What HELLO's reply says.
     pub(crate) protocol: xuid_protocol::Limits,
 }
@@ -104,6 +109,7 @@ impl Server {
         Self {
             genesis: engine.genesis(),
             engine,
+            unread: Arc::new(Unread::up_to(limits.unread)),
             limits,
             access,
             places,

@@ -108,7 +108,9 @@ impl TinyTokens {
             }
             Rows::Read(by_name)
         });
-        *self.rows.write().unwrap_or_else(PoisonError::into_inner) = rows;
+        let before = std::mem::replace(&mut *self.rows.write().unwrap_or_else(PoisonError::into_inner), rows);
+        // Behind the lock, which each request takes.
+        drop(before);
     }
 
     fn has_rows(&self) -> bool {

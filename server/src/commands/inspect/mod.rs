@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use xuid_engine::registry::local::sequences::SequencesInspection;
 use xuid_engine::registry::{local, printable};
-use xuid_engine::sequence::marks_left_in;
+use xuid_engine::sequence::{fence_known_in, marks_left_in};
 use xuid_engine::{Id, Layout};
 use xuid_spill::{Holdings, Inspection};
 
@@ -104,6 +104,9 @@ fn unread_of_sequences(folder: &Path) -> Vec<String> {
     };
     unread.extend(
         marks_left_in(folder).err().map(|error| format!("what servers left could not be read: {error}")),
+    );
+    unread.extend(
+        fence_known_in(folder).err().map(|error| format!("sequences.store: could not be read: {error}")),
     );
     unread
 }
@@ -338,5 +341,18 @@ mod tests {
             std::fs::create_dir(path).unwrap();
         }
         assert_eq!(unread_others(&paths).len(), OTHERS.len());
+    }
+
+    /// No server starts beside it.
+    #[test]
+    fn a_folder_that_remembers_its_store_in_a_damaged_file_is_not_called_sound() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(unread_of_sequences(folder.path()), [""; 0]);
+        std::fs::write(folder.path().join("sequences.store"), "00000000{}").unwrap();
+        let unread = unread_of_sequences(folder.path());
+        assert!(
+            unread.len() == 1 && unread[0].starts_with("sequences.store: could not be read"),
+            "{unread:?}"
+        );
     }
 }

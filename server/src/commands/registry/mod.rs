@@ -305,6 +305,7 @@ fn fence(Fence { dangerous: Dangerous { which, yes }, restored }: &Fence) -> Res
     let mut out = Printer::new()?;
     confirm(&plan, *yes)?;
     let fenced = target.fence()?;
+    warn_of_clock(&fenced);
     let told = if which.json {
         out.line(as_json::fenced(&target.to_string(), &fenced)).and_then(|()| out.flush())
     } else {
@@ -367,14 +368,20 @@ fn tell_fenced(out: &mut Printer, fenced: &Fenced) -> Result<()> {
     if let Some(newest_ms) = fenced.newest_change_ms.filter(|ms| *ms > 0) {
         let (at, distance) = (rfc3339_ms(newest_ms), distance(newest_ms, now_ms));
         out.line(format_args!("the newest change that it shows was made at {at} ({distance})"))?;
-        if newest_ms > now_ms + CLOCK_SLACK_MS {
-            out.line(
-                "That is later than the clock of this host says it is. If the clock is behind, set it right and run this \
-                 again before a server is started: otherwise ids that were issued meanwhile can come again.",
-            )?;
-        }
     }
     out.flush()
+}
+
+/// Logged, so that whoever reads JSON has it, too.
+fn warn_of_clock(fenced: &Fenced) {
+    let newest_ms = fenced.newest_change_ms.unwrap_or_default();
+    if newest_ms > now_ns() / 1_000_000 + CLOCK_SLACK_MS {
+        tracing::warn!(
+            "the newest change that it shows was made at {}, later than the clock of this host says it is. If the clock is behind, \
+             set it right and run this again before a server is started: otherwise ids that were issued meanwhile can come again",
+            rfc3339_ms(newest_ms)
+        );
+    }
 }
 
 /// Clocks that are right differ by less.
@@ -428,6 +435,7 @@ fn adopt(Dangerous { which, yes }: &Dangerous) -> Result<()> {
     let mut out = Printer::new()?;
     confirm(&plan, *yes)?;
     let adopted = target.adopt()?;
+    adopted.fenced.iter().for_each(warn_of_clock);
     let (before, cluster) = (adopted.before, adopted.cluster);
     let line = match &adopted.fenced {
         _ if which.json => as_json::adopted(&target.to_string(), &adopted).to_string(),

@@ -50,6 +50,9 @@ const FIRST_ROOM: usize = 4 * 1024;
 /// Arguments whose places are known without memory of their own: nearly all commands have fewer.
 const FEW: usize = 8;
 
+/// So many commands of a client that has shown no token are answered. It has as much of its thread's time as others.
+const MOST_EARLY: u32 = 64;
+
 /// Connections so far, for CLIENT ID.
 static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
 
@@ -66,6 +69,8 @@ pub(crate) struct Session {
     is_version_3: bool,
     /// It has shown a token, or none is asked for.
     is_admitted: bool,
+    /// Commands before that.
+    early: u32,
     is_leaving: bool,
     queue: Option<Queue>,
     /// What EXEC has not carried out yet.
@@ -86,6 +91,7 @@ impl Session {
             name: String::new(),
             is_version_3: false,
             is_admitted: false,
+            early: 0,
             is_leaving: false,
             queue: None,
             script: Script::default(),
@@ -101,6 +107,9 @@ impl Session {
     fn admit(&mut self, token: &[u8]) -> bool {
         let admitted = self.client.server.access.admit(token);
         self.is_admitted |= admitted.is_some();
+        if self.is_admitted {
+            self.early = 0;
+        }
         admitted.map(|admitted| self.client.let_in(admitted)).is_some()
     }
 
@@ -187,6 +196,16 @@ impl Session {
             self.client.server.traffic.foreign();
             let text = "this port speaks the protocol of Redis (RESP), and this is HTTP";
             return Err(Refusal::new(Status::BAD_REQUEST, text));
+        }
+        self.early += u32::from(!self.is_admitted);
+        if self.early > MOST_EARLY && !self.is_admitted {
+            self.is_leaving = true;
+            let text = format!(
+                "Authentication required: {MOST_EARLY} commands came before it; connect again, and AUTH first"
+            );
+            outbox.append(|out| write_error(out, "NOAUTH", &text));
+            self.client.tally.error(Status::UNAUTHENTICATED);
+            return Ok(());
         }
         let command = command::parse(arguments)?;
         if !self.is_admitted && !command.is_for_strangers() {

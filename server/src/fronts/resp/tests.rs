@@ -238,6 +238,28 @@ fn a_token_is_asked_for_before_anything_else() {
     assert_eq!(other.type_in("INCR orders"), ":2\r\n");
 }
 
+/// Else it would have as much of its thread's time as a client.
+#[test]
+fn a_stranger_that_asks_and_asks_is_sent_away() {
+    let home = Home::with_sequences(Tokens::of("s3cret"));
+    let mut talk = client(&home);
+    for _ in 0..63 {
+        assert!(talk.type_in("rubbish").starts_with("-ERR unknown command"));
+    }
+    assert!(talk.type_in("INCR orders").starts_with("-NOAUTH ") && !talk.session.is_leaving());
+    let said = talk.type_in("PING\nPING");
+    assert!(
+        said.starts_with("-NOAUTH ") && said.contains("64 commands") && said.lines().count() == 1,
+        "{said}"
+    );
+    assert!(talk.session.is_leaving());
+    let mut admitted = client(&home);
+    assert_eq!(admitted.type_in("AUTH s3cret"), "+OK\r\n");
+    for _ in 0..100 {
+        assert_eq!(admitted.type_in("PING"), "+PONG\r\n");
+    }
+}
+
 #[test]
 fn what_is_no_command_closes_and_so_does_a_browser() {
     let home = Home::with_sequences(Tokens::default());

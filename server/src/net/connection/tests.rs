@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 
-use rustix::net::sockopt::{set_socket_linger, set_socket_send_buffer_size};
+use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{Shutdown, shutdown};
 use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::net::TcpListener;
@@ -19,6 +19,7 @@ use crate::config::Tokens;
 use crate::fronts::buffers::STRANGER_HIGH;
 use crate::fronts::fixture::{Home, PATIENCE};
 use crate::net::newcomers::Newcomers;
+use crate::state::unread::Unread;
 
 /// As many questions as may wait.
 fn questions(server: &Server) -> Vec<u8> {
@@ -171,26 +172,12 @@ fn a_deadline_closes_nothing_before_what_was_read_in_time_is_answered() {
 #[test]
 fn a_client_that_has_shown_no_token_and_reads_nothing_has_little_memory() {
     let home = Home::new(Tokens::of("open sesame"));
-    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let (client, mut stream, newcomer) = connected().await;
-        set_socket_send_buffer_size(&stream, 4096).unwrap();
-        let (reader, writer) = stream.split();
-        let session = resp::Session::new(Arc::clone(&home.server), None);
-        let times = (Instant::now(), GREETING_DEADLINE);
-        let mut connection = Connection::new(reader, writer, session, newcomer, times);
-        let commands = b"a\n".repeat(8_192);
-        // Until the sockets are full.
-        let mut last = Instant::now();
-        while last.elapsed() < Duration::from_millis(100) {
-            if client.try_write(&commands).is_ok() {
-                last = Instant::now();
-            }
-            assert!(timeout(Duration::from_millis(1), connection.run(&home.server)).await.is_err());
-        }
-        let held = connection.outbox.len();
-        assert!((STRANGER_HIGH..STRANGER_HIGH + 1_000).contains(&held), "{held} bytes");
-    });
+    let mut session = resp::Session::new(Arc::clone(&home.server), None);
+    let (mut inbox, mut outbox) = (Inbox::default(), Outbox::of_stranger());
+    inbox.room(INBOX_MOST).extend_from_slice(&b"a bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\n".repeat(1_024));
+    assert_eq!(session.receive(&mut inbox, &mut outbox, usize::MAX), Need::Room);
+    let held = outbox.len();
+    assert!((STRANGER_HIGH..STRANGER_HIGH + 1_000).contains(&held), "{held} bytes");
 }
 
 #[test]
@@ -237,4 +224,49 @@ fn a_stranger_that_has_begun_a_command_has_no_more_than_its_time_to_greet_when_t
         (connection.sent_away, connection.begun) = (Some(opened), Some(now));
         assert!(connection.time_is_over(), "its deadline is over, and would ring at once again and again");
     });
+}
+
+/// What it holds is memory that others need.
+#[test]
+fn a_client_that_reads_nothing_is_closed_soon_where_all_hold_too_much_and_has_its_time_where_not() {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let ago = |span| Instant::now().checked_sub(span).unwrap();
+    for (most, is_closed) in [(usize::MAX, false), (1_000_000, true)] {
+        runtime.block_on(async {
+            let (_client, mut stream, newcomer) = connected().await;
+            let (reader, writer) = stream.split();
+            let session = resp::Session::new(Home::shared(), None);
+            let times = (Instant::now(), Duration::from_mins(5));
+            let mut connection = Connection::new(reader, writer, session, newcomer, times);
+            connection.unread = UnreadPart::new(Arc::new(Unread::up_to(most)));
+            connection.outbox.widen();
+            connection.outbox.append(|out| out.resize(20_000_000, b'x'));
+            // Until the sockets are full.
+            connection.write_now().unwrap();
+            assert!(connection.outbox.len() > 1_000_000);
+            connection.note_unread();
+            assert!(connection.due() <= Instant::now() + UNREAD_LOOK, "it is looked at");
+            assert!(!connection.time_is_over(), "not at once");
+            let mut ring = |active| {
+                (connection.active, connection.unread_looked) = (active, ago(UNREAD_LOOK));
+                let is_over = connection.time_is_over();
+                assert!(is_over || connection.due() > Instant::now(), "it rings again and again");
+                is_over
+            };
+            assert_eq!((0..100).any(|_| ring(ago(UNREAD_LOOK))), is_closed, "it takes nothing");
+            assert!(!ring(Instant::now()), "it takes some");
+            for (written, is_slow) in [(UNREAD_PACE, false), (UNREAD_PACE - 1, true)] {
+                (connection.unread_since, connection.unread_written) = (Some(ago(UNREAD_SPAN)), written);
+                (connection.active, connection.unread_looked) = (Instant::now(), ago(UNREAD_LOOK));
+                assert_eq!(connection.time_is_over(), is_closed && is_slow, "{written} bytes in a span");
+            }
+            // One that is to go has its own time.
+            connection.need = Need::End;
+            let mut rings = (0..100).map(|_| {
+                connection.active = ago(LAST_WRITE);
+                connection.time_is_over()
+            });
+            assert!(rings.any(|is_over| is_over));
+        });
+    }
 }

@@ -81,7 +81,11 @@ fn page() -> String {
         all.sequence(&name).unwrap().next_ordered().unwrap();
     }
     let sequences = Some(ServedSequences { all, step: 1_000, tiny_tokens: None });
-    let limits = Limits { wait: Duration::from_millis(50), protocol: xuid_protocol::Limits::default() };
+    let limits = Limits {
+        unread: usize::MAX,
+        wait: Duration::from_millis(50),
+        protocol: xuid_protocol::Limits::default(),
+    };
     let places = Places { listen: "127.0.0.1:7654".parse().unwrap(), admin: None, resp: None, http: None };
     let server = Server::new(engine, limits, AccessRules::new(Tokens::default(), None), places);
     Page::new(Arc::new(server.with_sequences(sequences))).render().unwrap()

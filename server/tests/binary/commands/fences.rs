@@ -38,6 +38,11 @@ fn a_registry_is_created_once_shown_and_fenced_only_when_confirmed() {
         first["reserved_until_ms"].as_u64().unwrap()
     };
     assert!(until(&after) >= until(&before) + 125_000, "{after}");
+    let json = stdout(&run(&["registry", "fence", "--restored", folder, "--yes", "--json"]));
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    for field in ["sequences_closed", "sequences_lost", "newest_change_ms"] {
+        assert!(json.get(field).is_some(), "{field}: {json}");
+    }
 }
 
 #[test]
