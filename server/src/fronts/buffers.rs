@@ -59,7 +59,7 @@ pub(crate) struct Outbox {
     bytes: Vec<u8>,
     at: usize,
     end: usize,
-    /// [`OUTBOX_HIGH`] or [`STRANGER_HIGH`].
+    /// [`OUTBOX_HIGH`], [`COUNTS_FROM`] while others read too little, or [`STRANGER_HIGH`].
     high: usize,
 }
 

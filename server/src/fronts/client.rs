@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use xuid_engine::sequence::{Demand, Numbers, PendingNumbers, Sequence, SequenceName};
 use xuid_engine::{Caller, Pending, Run};
-use xuid_protocol::{Limits, Order, Refusal, Status};
+use xuid_protocol::{Limits, Op, Order, Refusal, Status};
 
 use crate::crash_points;
 use crate::fronts::buffers::Outbox;
@@ -144,9 +144,9 @@ impl Client {
         })
     }
 
-    /// Whether so many may be answered one by one, whatever others have not read.
-    pub(crate) fn check_unread(&self, count: u32) -> Result<(), Refusal> {
-        self.server.unread.check(count)
+    /// Whether so many may be answered, whatever others have not read: one by one they take room.
+    pub(crate) fn check_unread(&self, op: Op, count: u32) -> Result<(), Refusal> {
+        if matches!(op, Op::Array | Op::SeqArray) { self.server.unread.check(count) } else { Ok(()) }
     }
 
     /// The store has no sequence of that name: it is asked which one was meant.

@@ -66,9 +66,7 @@ impl Session {
         outbox: &mut Outbox,
     ) -> Result<(), Refusal> {
         self.client.limits.check_count(count)?;
-        if op == Op::Array {
-            self.client.check_unread(count)?;
-        }
+        self.client.check_unread(op, count)?;
         let wait = wait.unwrap_or_else(|| self.client.default_wait()).min(WAIT_CAP);
         match self.client.take_ids(count, order, wait)? {
             None => {
@@ -102,9 +100,7 @@ impl Session {
             (None, None) => unreachable!("a name is known, or was looked at"),
         };
         self.client.limits.check_count(demand.count())?;
-        if op == Op::SeqArray {
-            self.client.check_unread(demand.count())?;
-        }
+        self.client.check_unread(op, demand.count())?;
         match self.client.take_numbers(&sequence, demand, self.client.default_wait())? {
             None => {
                 let numbers = std::mem::take(&mut self.client.numbers);

@@ -107,9 +107,7 @@ impl Session {
         outbox: &mut Outbox,
     ) -> Result<(), Refusal> {
         self.client.limits.check_count(count)?;
-        if matches!(shape, Shape::List) {
-            self.client.check_unread(count)?;
-        }
+        self.client.check_unread(op, count)?;
         match self.client.take_ids(count, order, self.client.default_wait())? {
             None => {
                 write_ids(shape, &self.client.ids, outbox);
@@ -138,9 +136,7 @@ impl Session {
         }
         let sequence = self.client.names.sequence(sequences, name)?;
         self.client.limits.check_count(count)?;
-        if matches!(shape, Shape::List) {
-            self.client.check_unread(count)?;
-        }
+        self.client.check_unread(op, count)?;
         let demand = match shape {
             Shape::Last | Shape::Piece if count > 1 => Demand::ordered(count).contiguous(),
             _ => Demand::ordered(count),

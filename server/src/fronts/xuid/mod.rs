@@ -260,9 +260,7 @@ impl Session {
         wait: Duration,
         outbox: &mut Outbox,
     ) -> Result<(), Refusal> {
-        if let Shape::Array { .. } = shape {
-            self.client.check_unread(count)?;
-        }
+        self.client.check_unread(shape.op(), count)?;
         match self.client.take_ids(count, order, wait)? {
             None => {
                 shape.write(self.client.ids.drain(..), outbox);

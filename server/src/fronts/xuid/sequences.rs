@@ -169,9 +169,7 @@ impl Session {
         wait: Duration,
         outbox: &mut Outbox,
     ) -> Result<(), Refusal> {
-        if let Shape::SeqArray { count, .. } = shape {
-            self.client.check_unread(count)?;
-        }
+        self.client.check_unread(shape.op(), demand.count())?;
         let sequence = self.client.names.sequence(sequences, name)?;
         match self.client.take_numbers(&sequence, demand, wait)? {
             None => shape.write_numbers(self.client.numbers.drain(..), outbox),

@@ -303,9 +303,7 @@ impl Fleet {
                 }
                 let at = self.next_server();
                 let server = &self.servers[at];
-                let dialed = self.dial_pinned(server).await;
-                self.lock().away[at] = dialed.is_err();
-                match dialed {
+                match self.same_as_pinned(at, dial(server, &self.options).await) {
                     Ok(greeted) => return Ok((at, greeted)),
                     Err(error) => {
                         tracing::warn!(%server, %error, "cannot connect");
@@ -333,13 +331,13 @@ impl Fleet {
         at
     }
 
-    async fn dial_pinned(&self, server: &Arc<str>) -> Result<Greeted, ClientError> {
-        self.same_as_pinned(dial(server, &self.options).await)
-    }
-
     /// Refuses a server of another cluster (I1), and voids what is held (I3): nothing tells which of the two clusters is
-    /// the one that ids are meant to be of.
-    fn same_as_pinned(&self, dialed: Result<Greeted, ClientError>) -> Result<Greeted, ClientError> {
+    /// the one that ids are meant to be of. Notes whether the server of that index was there.
+    fn same_as_pinned(
+        &self,
+        at: usize,
+        dialed: Result<Greeted, ClientError>,
+    ) -> Result<Greeted, ClientError> {
         let checked =
             dialed.and_then(|greeted| same_cluster(&self.pinned, &greeted.served).map(|()| greeted));
         if let Err(error) = &checked
@@ -347,6 +345,7 @@ impl Fleet {
         {
             self.holders.void();
         }
+        self.lock().away[at] = checked.is_err();
         checked
     }
 
@@ -362,9 +361,7 @@ impl Fleet {
                 // The fleet is not held meanwhile: it ends with its last client.
                 let dialed = dial(&home, &options).await;
                 let Some(fleet) = fleet.upgrade() else { return };
-                let dialed = fleet.same_as_pinned(dialed);
-                fleet.lock().away[0] = dialed.is_err();
-                match dialed {
+                match fleet.same_as_pinned(0, dialed) {
                     Ok(greeted) => return fleet.come_back(greeted).await,
                     Err(error) => tracing::debug!(%error, "the first choice is not there yet"),
                 }
