@@ -14,6 +14,14 @@ fn poll(pending: &mut Pending) -> Poll<Result<Vec<Run>, IdError>> {
     Pin::new(pending).poll(&mut Context::from_waker(Waker::noop()))
 }
 
+/// A call that waits from now on, or why it may not.
+fn begun(mut call: Pending) -> Result<Pending, IdError> {
+    match poll(&mut call) {
+        Poll::Pending => Ok(call),
+        Poll::Ready(result) => Err(result.unwrap_err()),
+    }
+}
+
 /// An engine whose reserve is spent.
 fn spent() -> Driven {
     let mut driven = Driven::new(Settings::default());
@@ -60,12 +68,7 @@ fn one_that_asks_for_everything_beforehand_is_served_in_turn_with_one_that_asks_
 fn callers_that_ask_for_all_there_is_to_wait_in_leave_places_to_others() {
     let driven = spent();
     let ask_one = |caller: &Caller| {
-        let mut pending =
-            driven.engine.request(LARGE, Order::Any, Duration::from_mins(1)).on_behalf_of(caller);
-        match poll(&mut pending) {
-            Poll::Pending => Ok(pending),
-            Poll::Ready(result) => Err(result.unwrap_err()),
-        }
+        begun(driven.engine.request(LARGE, Order::Any, Duration::from_mins(1)).on_behalf_of(caller))
     };
     let greedy: Vec<Caller> = (0..120).map(|_| Caller::default()).collect();
     let (mut all, mut refused) = (Vec::new(), 0);
@@ -267,13 +270,7 @@ fn calls_that_went_make_room_behind_one_that_waits_on() {
 #[test]
 fn calls_beyond_a_bound_are_told_to_come_back_and_take_no_memory() {
     let mut driven = spent();
-    let ask = |driven: &Driven| {
-        let mut call = driven.engine.request(LARGE, Order::Fresh, Duration::from_mins(1));
-        match poll(&mut call) {
-            Poll::Pending => Ok(call),
-            Poll::Ready(result) => Err(result.unwrap_err()),
-        }
-    };
+    let ask = |driven: &Driven| begun(driven.engine.request(LARGE, Order::Fresh, Duration::from_mins(1)));
     let waiting: Vec<Pending> = (0..100_000).map(|_| ask(&driven).unwrap()).collect();
     assert!(ask(&driven).is_err_and(IdError::is_retryable), "no bound");
     drop(waiting);
