@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use xuid_engine::sequence::store::memory::{MemoryDatabase, MemoryStore};
 use xuid_engine::sequence::store::{
     Alteration, Ask, Identity, NewSequence, Outcome, Row as StoreRow, Store, StoreError,
@@ -14,7 +14,7 @@ use super::field::Field;
 use crate::measure::{checked, now, together};
 use crate::peers::{TAKE, of_sequences};
 use crate::rows::{Row, SHORT_ROUNDS, at_least, at_most, figure, median, ratio_in_turn};
-use crate::subject::{consume, repeat};
+use crate::subject::{Fixture, Worker, consume, repeat};
 use crate::timing::Interval;
 
 const ENGINE: [&str; 2] = ["xuid/next_id", "xuid/handle"];
@@ -69,14 +69,18 @@ const GRANT: Duration = Duration::from_millis(1);
 const COLD: Duration = Duration::from_millis(50);
 /// ... which is measured from then on for so long ...
 const SPAN: Duration = Duration::from_millis(100);
-/// ... and compared with what it does later, but not so much later that another one of the machine's speeds is measured.
+/// ... and compared with what it does later. Both beside the engine in the same moments: the machine's speed changes
+/// meanwhile by more than is looked for.
 const WARM: Duration = Duration::from_millis(250);
 
 /// Beginnings of which the middle is told: one per cent is less than one of them differs from the next.
-const BEGINNINGS: usize = 45;
+const BEGINNINGS: usize = 91;
 
 /// Calls between two looks at the clock: some microseconds.
 const BATCH: u64 = 4_096;
+
+/// Batches of the name for one of the engine's, which tells how fast the processor is in that moment.
+const TURNS: u32 = 4;
 
 /// A batch that takes longer waited for the store, or for the processor.
 const STALL: Duration = Duration::from_micros(500);
@@ -84,25 +88,63 @@ const STALL: Duration = Duration::from_micros(500);
 /// What one thread did.
 #[derive(Debug, Default, Clone, Copy)]
 struct Begun {
-    /// Ids in the span after [`COLD`], and in one after [`WARM`].
-    early: u64,
-    late: u64,
+    /// In the span after [`COLD`], and in one after [`WARM`].
+    early: Pace,
+    late: Pace,
     /// The end of the last batch before [`WARM`] that stalled.
     stalled: Duration,
 }
 
+/// How fast a name was in a span, and the engine beside it.
+#[derive(Debug, Default, Clone, Copy)]
+struct Pace {
+    name: Batches,
+    engine: Batches,
+}
+
+/// Batches, and how long they took.
+#[derive(Debug, Default, Clone, Copy)]
+struct Batches {
+    count: u32,
+    taken: Duration,
+}
+
+impl Batches {
+    fn add(&mut self, taken: Duration) {
+        self.count += 1;
+        self.taken += taken;
+    }
+
+    /// M/s.
+    fn rate(self) -> f64 {
+        f64::from(self.count) * BATCH as f64 / self.taken.as_secs_f64() / 1e6
+    }
+}
+
+impl Pace {
+    fn name(self) -> f64 {
+        self.name.rate()
+    }
+
+    /// As a part of what the engine did in the same moments.
+    fn beside_the_engine(self) -> f64 {
+        self.name.rate() / self.engine.rate()
+    }
+}
+
 /// The rows of a name's first moments.
 pub(super) fn cold() -> Result<Vec<Row>> {
+    let (_, engine) = checked(ENGINE[0])?;
     let mut rows = Vec::new();
     for threads in [1, 2] {
         let (mut ratios, mut early, mut late, mut stalls) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for _ in 0..BEGINNINGS {
-            let begun = one_beginning(threads)?;
-            let sum = |of: fn(&Begun) -> u64| begun.iter().map(of).sum::<u64>() as f64;
-            let (soon, later) = (sum(|begun| begun.early), sum(|begun| begun.late));
-            ratios.push(soon / later);
-            early.push(soon / SPAN.as_secs_f64() / 1e6);
-            late.push(later / SPAN.as_secs_f64() / 1e6);
+            let begun = one_beginning(threads, &*engine)?;
+            let sum = |of: fn(&Begun) -> f64| begun.iter().map(of).sum::<f64>();
+            let later = sum(|begun| begun.late.beside_the_engine());
+            ratios.push(sum(|begun| begun.early.beside_the_engine()) / later);
+            early.push(sum(|begun| begun.early.name()));
+            late.push(sum(|begun| begun.late.name()));
             let stalled = begun.iter().map(|begun| begun.stalled).max().unwrap_or_default();
             stalls.push(stalled.as_secs_f64() * 1e3);
         }
@@ -114,6 +156,9 @@ pub(super) fn cold() -> Result<Vec<Row>> {
         );
         let path = format!("next_id of a cold name, a grant in 1 ms, threads: {threads}");
         rows.push(at_least(&path, text, median(&ratios), 0.99, "x full speed"));
+    }
+    if let Some(why) = engine.objection() {
+        bail!("the figures of {} are void: {why}", ENGINE[0]);
     }
     let first = first_id()?;
     rows.push(at_most("its first id", figure(&first, "ms"), median(&first), 5.0, "ms"));
@@ -141,24 +186,44 @@ fn first_id() -> Result<Vec<f64>> {
     (0..SHORT_ROUNDS).map(first).collect()
 }
 
-fn one_beginning(threads: usize) -> Result<Vec<Begun>> {
+fn one_beginning(threads: usize, engine: &dyn Fixture) -> Result<Vec<Begun>> {
     let (sequence, _all) = cold_sequence()?;
-    let begun = together(threads, WARM + SPAN, || (), |(), interval| begin(&sequence, interval));
+    let begun = together(
+        threads,
+        WARM + SPAN,
+        || engine.worker(),
+        |worker, interval| begin(&sequence, &mut **worker, interval),
+    );
     begun.into_iter().collect()
 }
 
-fn begin(sequence: &Sequence, interval: Interval) -> Result<Begun> {
+fn begin(sequence: &Sequence, engine: &mut dyn Worker, interval: Interval) -> Result<Begun> {
     while now() < interval.start {
         std::hint::spin_loop();
     }
     let (mut begun, mut before) = (Begun::default(), Duration::ZERO);
-    while before < WARM + SPAN {
-        repeat!(BATCH, consume(sequence.next_id()?));
+    for turn in 1.. {
+        if before >= WARM + SPAN {
+            break;
+        }
+        let of_engine = turn % (TURNS + 1) == 0;
+        if of_engine {
+            engine.run(BATCH);
+        } else {
+            repeat!(BATCH, consume(sequence.next_id()?));
+        }
         let after = interval.start.elapsed();
+        let taken = after.saturating_sub(before);
         let within = |from: Duration| (from..from + SPAN).contains(&after);
-        begun.early += if within(COLD) { BATCH } else { 0 };
-        begun.late += if within(WARM) { BATCH } else { 0 };
-        if after.saturating_sub(before) > STALL && after < WARM {
+        let pace =
+            if within(WARM) { Some(&mut begun.late) } else { within(COLD).then_some(&mut begun.early) };
+        match pace {
+            Some(pace) if !of_engine => pace.name.add(taken),
+            // What held the engine up is not what the name was held up by.
+            Some(pace) if taken < STALL => pace.engine.add(taken),
+            _ => {}
+        }
+        if !of_engine && taken > STALL && after < WARM {
             begun.stalled = after;
         }
         before = after;
