@@ -275,14 +275,14 @@ impl RegistryThread {
                     // It was skipped, since that met a copy.
                     result = self.ownership.grant(spill, from, upto);
                 }
-                if let Err(error @ GrantError::Later { .. }) = &result {
+                if let Err(error @ (GrantError::Later { .. } | GrantError::Refused { .. })) = &result {
                     let error = error.to_string();
                     deferred_log::log(move || {
                         tracing::error!(
                             error,
                             "what is in the spill could not be given up, and another copy of this machine may have issued it: \
-                             remove this process's spill file from the data folder before it is started again, or those ids can \
-                             come twice"
+                             where that is not for a fence, which did so, remove this process's spill file from the data folder \
+                             before it is started again, or those ids can come twice"
                         );
                     });
                 }

@@ -242,5 +242,9 @@ mod tests {
         assert!(longest > year * 17 && IdError::not_ready(Duration::ZERO).is_retryable());
         assert_eq!(IdError::FORKED.retry_after(), None);
         assert!(format!("{error:?} {error}").contains("60s brought"), "{error}");
+        // A wait for longer than there is room for is no want of places.
+        let patient = IdError::overloaded(Duration::MAX, minute).to_string();
+        assert!(patient.contains("brought too few") && !patient.contains("calls wait"), "{patient}");
+        assert!(IdError::without_place(minute).to_string().contains("too many calls wait"));
     }
 }

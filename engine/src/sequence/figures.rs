@@ -168,7 +168,7 @@ pub struct SequencesStats {
     pub store: Latency,
     /// How long the witness took.
     pub witness: Latency,
-    /// Times the store was seen to be another one than before.
+    /// Times names were closed as the store may be another one, and times another one was gone on with.
     pub identity_changes: u64,
     /// Names that this process knows.
     pub names: usize,

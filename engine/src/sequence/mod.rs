@@ -34,7 +34,7 @@ pub use api::handle::SequenceHandle;
 pub use api::pending::PendingNumbers;
 pub use api::sequence::Sequence;
 pub use api::sequences::Sequences;
-pub use background::identity::fence_known_in;
+pub use background::identity::{fence_known_in, unseen_in};
 pub use error::{ControlError, SequenceError, SequenceErrorKind};
 pub use figures::{
     GrantCounts, NameFigures, NameState, SequenceFigures, SequenceInfo, SequenceWaste, SequencesStats,

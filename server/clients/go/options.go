@@ -77,8 +77,9 @@ func WithTimeout(limit time.Duration) Option {
 	return func(o *options) { o.Link.Timeout = limit }
 }
 
-// WithRetryFor is how long a call goes on trying after errors that are worth it, as [Retryable] has it. It never repeats an
-// id. Defaults to 0: the caller sees each error.
+// WithRetryFor is how long a call goes on trying after errors that are worth it, as [Retryable] has it, counted
+// from its beginning: one that is given up after a longer [WithTimeout] is not repeated. It never repeats an id. Defaults to
+// 0: the caller sees each error.
 func WithRetryFor(limit time.Duration) Option {
 	return func(o *options) { o.RetryFor = limit }
 }

@@ -161,7 +161,8 @@ async fn serve(settings: &Settings, flags: &Flags, parts: Parts, allowed: Allowe
         idle_ms: u32::try_from(settings.idle.as_millis()).unwrap_or(u32::MAX),
         ..ProtocolLimits::default()
     };
-    let limits = Limits { wait: settings.wait, unread: allowed.unread, protocol };
+    let Allowed { connections, unread, .. } = allowed;
+    let limits = Limits { wait: settings.wait, unread, connections, protocol };
     let access = AccessRules::new(settings.tokens.clone(), settings.tls.clone());
     access.limit_addresses(settings.address_ids_per_second);
     let (registry, folder) = (target(settings)?, settings.data_dir.clone());

@@ -10,6 +10,7 @@ use crate::config::{AccessArgs, DEFAULT_DATA_DIR};
 use crate::registries::target::Target;
 use crate::registries::view::View;
 use crate::text::human_time::{distance, now_ns, rfc3339_ms};
+use crate::text::logs;
 use crate::text::stdout::Printer;
 
 /// `xuid workers`.
@@ -70,7 +71,7 @@ fn print(target: &Target, all: bool, json: bool) -> Result<()> {
         }
     } else if !open {
         // No line of its own: each is a worker.
-        tracing::warn!("{CLOSED} `xuid registry fence {target}`");
+        logs::warning(&format!("{CLOSED} `xuid registry fence {target}`"));
     }
     out.flush()
 }

@@ -9,8 +9,6 @@
 use std::cell::Cell;
 use std::thread::LocalKey;
 
-use crate::state::unread::COUNTS_FROM;
-
 /// From here on nothing more is answered until some of it is written. A quarter of a MiB keeps a fast reader busy, and
 /// with one reply on top, of 1 MiB or of 3.4 MB where ids are texts, it bounds what a client that reads nothing costs.
 pub(crate) const OUTBOX_HIGH: usize = 256 * 1024;
@@ -59,7 +57,7 @@ pub(crate) struct Outbox {
     bytes: Vec<u8>,
     at: usize,
     end: usize,
-    /// [`OUTBOX_HIGH`], [`COUNTS_FROM`] while others read too little, or [`STRANGER_HIGH`].
+    /// [`OUTBOX_HIGH`], less while all hold too much, or [`STRANGER_HIGH`].
     high: usize,
 }
 
@@ -150,10 +148,20 @@ impl Outbox {
         self.high = OUTBOX_HIGH;
     }
 
-    /// Nothing more is answered from here on while what clients do not read is too much.
-    pub(crate) fn tighten(&mut self, is_too_much: bool) {
+    /// From so much on nothing more is answered, or from as much as ever.
+    pub(crate) fn tighten(&mut self, bound: Option<usize>) {
         if self.high > STRANGER_HIGH {
-            self.high = if is_too_much { COUNTS_FROM } else { OUTBOX_HIGH };
+            self.high = bound.unwrap_or(OUTBOX_HIGH);
+        }
+    }
+
+    /// Gives memory back that it does not need by far for what is left.
+    pub(crate) fn trim(&mut self) {
+        if self.bytes.capacity() / 4 > self.len() {
+            let rest = self.rest().to_vec();
+            give_back(&mut self.bytes, &SPARE_OUTBOX);
+            (self.at, self.end) = (0, rest.len());
+            self.bytes = rest;
         }
     }
 
@@ -345,5 +353,37 @@ mod tests {
             outbox.consume(outbox.len() - 1);
         }
         assert!(outbox.bytes.capacity() < 1_000, "{}", outbox.bytes.capacity());
+    }
+
+    #[test]
+    fn the_bound_is_less_while_it_is_said_and_as_ever_after_that() {
+        let mut outbox = Outbox::of_stranger();
+        outbox.tighten(Some(8_192));
+        outbox.append(|out| out.resize(5_000, 7));
+        assert!(outbox.is_high(), "a stranger has less in any case");
+        outbox.widen();
+        assert!(!outbox.is_high());
+        outbox.append(|out| out.resize(10_000, 7));
+        outbox.tighten(Some(8_192));
+        assert!(outbox.is_high());
+        outbox.tighten(None);
+        assert!(!outbox.is_high());
+    }
+
+    #[test]
+    fn what_is_left_of_a_large_reply_keeps_as_much_memory_as_it_needs() {
+        let mut outbox = Outbox::default();
+        outbox.append(|out| out.resize(1_000_000, 7));
+        outbox.consume(999_000);
+        assert!(outbox.memory() >= 1_000_000);
+        outbox.trim();
+        assert_eq!((outbox.rest(), outbox.memory()), (&[7; 1_000][..], 1_000));
+        outbox.trim();
+        outbox.append(|out| out.extend_from_slice(&[8; 1_000]));
+        assert_eq!((outbox.len(), outbox.rest()[999..1_001].to_vec()), (2_000, vec![7, 8]));
+        outbox.consume(2_000);
+        assert_eq!(outbox.memory(), 0);
+        outbox.append(|out| out.push(1));
+        assert!(outbox.memory() >= 1_000_000, "the memory is there for the next one");
     }
 }

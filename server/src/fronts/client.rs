@@ -18,6 +18,7 @@ use crate::state::access::{Admitted, ClientRights};
 use crate::state::id_limit::{Allowance, Charged};
 use crate::state::server::Server;
 use crate::state::traffic::Tally;
+use crate::state::unread::IDS_A_ROW;
 
 /// How long a request waits at least where its protocol has no word for a wait, whatever the server's own `wait`: its client takes
 /// an error for the end. A sequence that is created by its first use needs two commits of its store.
@@ -146,7 +147,11 @@ impl Client {
 
     /// Whether so many may be answered, whatever others have not read: one by one they take room.
     pub(crate) fn check_unread(&self, op: Op, count: u32) -> Result<(), Refusal> {
-        if matches!(op, Op::Array | Op::SeqArray) { self.server.unread.check(count) } else { Ok(()) }
+        match op {
+            Op::Array | Op::SeqArray => self.server.unread.check(count),
+            Op::SeqList => self.server.unread.check(count.saturating_mul(IDS_A_ROW)),
+            _ => Ok(()),
+        }
     }
 
     /// The store has no sequence of that name: it is asked which one was meant.

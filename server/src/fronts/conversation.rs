@@ -50,6 +50,11 @@ pub(crate) trait Conversation {
     /// Requests that wait.
     fn in_flight(&self) -> usize;
 
+    /// Bytes that it keeps beside what was answered.
+    fn kept(&self) -> usize {
+        0
+    }
+
     /// What comes into the inbox now was read at this time.
     fn read_at(&mut self, now: Instant) {
         self.client_mut().came = Some(now);

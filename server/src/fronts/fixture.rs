@@ -22,9 +22,13 @@ use crate::state::beside::HAS_NONE_LEFT;
 use crate::state::sequences::ServedSequences;
 use crate::state::server::{Limits, Places, Server};
 use crate::state::tiny_tokens::{TinyTokens, Verdict};
+use crate::state::unread::UnreadPart;
 
 /// So long may ids take that must come: the machine may be busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Bytes of replies that clients may leave unread.
+const MOST_UNREAD: usize = 1 << 40;
 
 /// A runtime in which no thread can be had, neither by `beside` nor for `spawn_blocking`, as where the system has none left.
 pub(crate) struct WithoutThreads(Runtime);
@@ -58,6 +62,13 @@ impl Home {
     pub(crate) fn opaque() -> Self {
         let veil = "1b1a1918131211100b0a090803020100".parse().unwrap();
         Self::of(Tokens::default(), |engine| engine.opaque_key(veil))
+    }
+
+    /// Until what comes back is dropped, more waits in other connections for clients that do not read than there may be.
+    pub(crate) fn with_too_much_unread(&self) -> UnreadPart {
+        let mut part = UnreadPart::new(Arc::clone(&self.server.unread));
+        part.set(MOST_UNREAD + 1);
+        part
     }
 
     /// One that keeps sequences, `orders` among them.
@@ -130,7 +141,8 @@ impl Home {
         let decade = Duration::from_hours(10 * 365 * 24);
         let engine =
             Engine::builder().data_dir(folder.path()).floor(Floor::Epoch).max_age(decade).backfill(decade);
-        let limits = Limits { wait: PATIENCE, unread: usize::MAX, protocol: ProtocolLimits::default() };
+        let protocol = ProtocolLimits::default();
+        let limits = Limits { wait: PATIENCE, unread: MOST_UNREAD, connections: 1, protocol };
         let places = Places {
             listen: "127.0.0.1:7654".parse().unwrap(),
             admin: Some("127.0.0.1:7655".parse().unwrap()),

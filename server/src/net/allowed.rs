@@ -1,6 +1,7 @@
 //! How many connections there may be: as many as are wanted, or as descriptors and memory allow.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -107,14 +108,29 @@ fn by_memory(memory: u64) -> u64 {
     (memory / BYTES_A_CONNECTION).clamp(1_024, MOST_BY_DEFAULT)
 }
 
-/// Bytes of memory that this process may have: the machine's, or its container's.
+/// Bytes of memory that this process may have: the machine's, or what a group of processes around it may have.
 fn memory() -> u64 {
     let machine = rustix::system::sysinfo();
     // 32 bits wide on some platforms, and 64 on ours.
     let machine = (machine.totalram as u64).saturating_mul(u64::from(machine.mem_unit));
-    let container = fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
-    let container = container.and_then(|text| text.trim().parse().ok());
-    container.map_or(machine, |container: u64| container.min(machine))
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let limits = limits(&groups).filter_map(|path| fs::read_to_string(path).ok()?.trim().parse().ok());
+    limits.fold(machine, u64::min)
+}
+
+/// The files in which the limits of such groups stand, the outer ones included, of both versions. Within a container that
+/// sees its own group alone it is the root, whatever the path says.
+fn limits(groups: &str) -> impl Iterator<Item = PathBuf> {
+    let fields = groups.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
+    fields.flat_map(|(controllers, path)| {
+        let (root, file) = match controllers {
+            "" => ("/sys/fs/cgroup", "memory.max"),
+            _ => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+        };
+        let counts = controllers.is_empty() || controllers.split(',').any(|name| name == "memory");
+        let groups = Path::new(path).ancestors().filter(move |_| counts);
+        groups.map(move |group| Path::new(root).join(group.strip_prefix("/").unwrap_or(group)).join(file))
+    })
 }
 
 #[cfg(test)]
@@ -137,5 +153,24 @@ mod tests {
     fn a_small_machine_has_fewer_connections_by_default_and_a_large_one_not_all_there_could_be() {
         assert_eq!([64 << 20, 256 << 20, 64 << 30].map(by_memory), [1_024, 4_096, 65_536]);
         assert!(memory() > 64 << 20);
+    }
+
+    #[test]
+    fn the_limit_of_each_group_around_counts() {
+        let of = |groups: &str| limits(groups).map(|path| path.display().to_string()).collect::<Vec<_>>();
+        let unit = [
+            "/sys/fs/cgroup/system.slice/xuid.service/memory.max",
+            "/sys/fs/cgroup/system.slice/memory.max",
+            "/sys/fs/cgroup/memory.max",
+        ];
+        assert_eq!(of("0::/system.slice/xuid.service\n"), unit);
+        assert_eq!(of("0::/\n"), ["/sys/fs/cgroup/memory.max"]);
+        let first = [
+            "/sys/fs/cgroup/memory/docker/1f/memory.limit_in_bytes",
+            "/sys/fs/cgroup/memory/docker/memory.limit_in_bytes",
+            "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+        ];
+        assert_eq!(of("12:cpu,cpuacct:/docker/1f\n9:memory:/docker/1f\n1:name=systemd:/docker/1f\n"), first);
+        assert_eq!(of("rubbish\n"), Vec::<String>::new());
     }
 }

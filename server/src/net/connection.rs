@@ -410,28 +410,40 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
 
     /// Counts what it has not read.
     fn note_unread(&mut self) {
-        self.unread.set(self.outbox.memory());
+        self.unread.set(self.outbox.memory() + self.session.kept());
         if !self.unread.counts() {
             self.unread_since = None;
         } else if self.unread_since.is_none() {
             self.unread_looked = Instant::now();
             (self.unread_since, self.unread_written) = (Some(self.unread_looked), 0);
         }
-        self.outbox.tighten(self.unread.is_too_much());
+        self.outbox.tighten(self.unread.bound());
     }
 
     /// Whether it is to make room, where what nobody reads is too much: it takes nothing of it, or takes long.
     fn makes_room(&mut self, now: Instant) -> bool {
+        // This process may have been stopped meanwhile, and not the client.
+        let is_late = now > self.unread_looked + 2 * UNREAD_LOOK;
         self.unread_looked = now;
+        if self.unread.is_too_much() {
+            // It may hold more than what waits.
+            self.outbox.trim();
+            self.note_unread();
+        }
         if !self.unread.is_too_much() {
             return false;
+        }
+        if is_late {
+            (self.unread_since, self.unread_written) = (Some(now), 0);
         }
         let mut is_slow = false;
         if self.unread_since.is_some_and(|since| now >= since + UNREAD_SPAN) {
             is_slow = self.unread_written < UNREAD_PACE;
             (self.unread_since, self.unread_written) = (Some(now), 0);
         }
-        let ends = is_slow || now >= self.active + UNREAD_LOOK && !matches!(self.push(), Ok(true));
+        // Who has only queued something may think for a moment.
+        let is_silent = now >= self.active + UNREAD_LOOK && !self.is_written();
+        let ends = is_slow || is_silent && !matches!(self.push(), Ok(true));
         if ends {
             self.unread.tell();
         }

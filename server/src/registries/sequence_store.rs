@@ -41,8 +41,8 @@ pub(crate) fn open(settings: &Settings, genesis: &Genesis) -> Result<Option<Sequ
             (database::open(url, &options(wanted))?, beside)
         }
     };
-    // Who names it says that all servers of the database have this one.
-    let named = wanted.witness.is_some();
+    // Who names the folder says that all servers of the database have this one.
+    let named = wanted.witness == Some(Witness::Folder);
     let builder = Sequences::builder(store)
         .records(beside)
         .shared_witness(named || matches!(registry, Place::Registry))
@@ -152,7 +152,7 @@ mod tests {
     /// Of a server with a registry of its own.
     #[test]
     fn a_witness_in_the_folder_is_proof_where_it_was_named_as_the_witness() {
-        for (said, is_proof) in [("", false), ("none", false), ("folder", true), ("registry", true)] {
+        for (said, is_proof) in [("", false), ("none", false), ("folder", true), ("registry", false)] {
             let folder = tempfile::tempdir().unwrap();
             let witness =
                 if said.is_empty() { String::new() } else { format!("sequence_witness = {said:?}") };

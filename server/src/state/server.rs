@@ -68,8 +68,9 @@ impl fmt::Debug for Origins {
 pub(crate) struct Limits {
     /// How long NEXT waits; ARRAY and RUNS say it themselves.
     pub(crate) wait: Duration,
-    /// Bytes of replies that clients have not read, of all connections.
+    /// Bytes of replies that clients have not read, of all connections; and how many of those there may be.
     pub(crate) unread: usize,
+    pub(crate) connections: usize,
     /// What HELLO's reply says.
     pub(crate) protocol: xuid_protocol::Limits,
 }
@@ -109,7 +110,7 @@ impl Server {
         Self {
             genesis: engine.genesis(),
             engine,
-            unread: Arc::new(Unread::up_to(limits.unread)),
+            unread: Arc::new(Unread::up_to(limits.unread, limits.connections)),
             limits,
             access,
             places,

@@ -7,30 +7,42 @@ use std::time::Duration;
 use tracing::warn;
 use xuid_protocol::{Refusal, Status};
 
-/// From here on what a connection holds counts: most replies are written as soon as they are made.
-pub(crate) const COUNTS_FROM: usize = 64 * 1024;
+/// From here on what a connection holds counts, or from less where many may hold as much: most replies are written as soon
+/// as they are made.
+const COUNTS_FROM: usize = 64 * 1024;
+const COUNTS_FROM_AT_LEAST: usize = 8 * 1024;
 
 /// Ids of one reply that are always answered, be they texts.
 const ALWAYS: u32 = 2_048;
+
+/// What a sequence in a list counts as.
+pub(crate) const IDS_A_ROW: u32 = 8;
 
 /// How much there is, and may be.
 #[derive(Debug)]
 pub(crate) struct Unread {
     held: AtomicUsize,
     most: usize,
+    counts_from: usize,
     /// That it was too much was said.
     is_told: AtomicBool,
 }
 
 impl Unread {
-    /// None beyond `most` bytes, but for what is made meanwhile.
-    pub(crate) fn up_to(most: usize) -> Self {
-        Self { held: AtomicUsize::new(0), most, is_told: AtomicBool::new(false) }
+    /// None beyond `most` bytes, but for what is made meanwhile, where there may be so many connections.
+    pub(crate) fn up_to(most: usize, connections: usize) -> Self {
+        let counts_from = (most / connections.max(1)).clamp(COUNTS_FROM_AT_LEAST, COUNTS_FROM);
+        Self { held: AtomicUsize::new(0), most, counts_from, is_told: AtomicBool::new(false) }
+    }
+
+    /// Bytes that wait, of connections where they count.
+    pub(crate) fn held(&self) -> usize {
+        self.held.load(Relaxed)
     }
 
     /// Those who read nothing are to go, and nobody is to hold much.
     pub(crate) fn is_too_much(&self) -> bool {
-        self.held.load(Relaxed) > self.most
+        self.held() > self.most
     }
 
     /// Whether there is room for the ids of one reply.
@@ -38,11 +50,25 @@ impl Unread {
         if count <= ALWAYS || !self.is_too_much() {
             return Ok(());
         }
+        self.tell();
         let text = format!(
-            "replies that clients do not read fill the memory that there is for them; at most {ALWAYS} at once are answered \
-             meanwhile"
+            "replies that clients do not read fill the memory that there is for them; at most {ALWAYS} at once, or \
+             {} sequences of a list, are answered meanwhile",
+            ALWAYS / IDS_A_ROW
         );
         Err(Refusal::new(Status::OVERLOADED, text).retry_after(Duration::from_secs(1)))
+    }
+
+    /// That somebody is closed or refused for this is said, and of others not until it was better.
+    fn tell(&self) {
+        if !self.is_told.swap(true, Relaxed) {
+            warn!(
+                unread = self.held(),
+                most = self.most,
+                "clients do not read their replies: those that hold most of the memory for them are closed, and large \
+                 requests of all are refused meanwhile"
+            );
+        }
     }
 }
 
@@ -60,27 +86,25 @@ impl UnreadPart {
 
     /// It holds so many bytes now.
     pub(crate) fn set(&mut self, bytes: usize) {
-        let bytes = if bytes < COUNTS_FROM { 0 } else { bytes };
+        let bytes = if bytes < self.all.counts_from { 0 } else { bytes };
         if bytes != self.held {
             self.all.held.fetch_add(bytes, Relaxed);
             self.all.held.fetch_sub(self.held, Relaxed);
             self.held = bytes;
-            if self.all.held.load(Relaxed) <= self.all.most / 2 {
+            if self.all.held() <= self.all.most / 2 {
                 self.all.is_told.store(false, Relaxed);
             }
         }
     }
 
-    /// That it is closed for this is said, and of others not until it was better.
+    /// It is closed for this, which is said.
     pub(crate) fn tell(&self) {
-        if !self.all.is_told.swap(true, Relaxed) {
-            let (unread, most) = (self.all.held.load(Relaxed), self.all.most);
-            warn!(
-                unread,
-                most,
-                "clients do not read their replies: those that hold most of the memory for them are closed"
-            );
-        }
+        self.all.tell();
+    }
+
+    /// How much it may have waiting before nothing more is answered, if it has a part in what is too much.
+    pub(crate) fn bound(&self) -> Option<usize> {
+        self.is_too_much().then_some(self.all.counts_from)
     }
 
     /// There is too much, and it has a part in it.
@@ -106,7 +130,7 @@ mod tests {
 
     #[test]
     fn large_replies_are_refused_while_others_hold_too_much() {
-        let all = Arc::new(Unread::up_to(1_000_000));
+        let all = Arc::new(Unread::up_to(1_000_000, 1));
         let mut parts: Vec<_> = (0..4).map(|_| UnreadPart::new(Arc::clone(&all))).collect();
         parts[0].set(COUNTS_FROM - 1);
         assert!(!parts[0].counts());
@@ -120,6 +144,24 @@ mod tests {
         assert!(!parts[1].is_too_much() && parts[1].counts() && !parts[0].counts());
         drop(parts);
         assert!(all.check(10_000_000).is_ok());
-        assert_eq!(all.held.load(Relaxed), 0);
+        assert_eq!(all.held(), 0);
+    }
+
+    #[test]
+    fn where_many_may_hold_something_less_of_each_counts() {
+        let counts_from = |most, connections| Unread::up_to(most, connections).counts_from;
+        assert_eq!(counts_from(64 << 20, 8_192), 8 << 10);
+        assert_eq!(counts_from(8 << 30, 65_536), 64 << 10);
+        assert_eq!(counts_from(usize::MAX, 0), 64 << 10);
+        assert_eq!(counts_from(64 << 20, 2_048), 32 << 10);
+        let all = Arc::new(Unread::up_to(64 << 20, 8_192));
+        let parts = (0..8_192).map(|_| UnreadPart::new(Arc::clone(&all)));
+        let parts = parts.map(|mut part| {
+            part.set(60 << 10);
+            part
+        });
+        let parts: Vec<_> = parts.collect();
+        assert!(all.is_too_much());
+        assert_eq!(parts[0].bound(), Some(8 << 10));
     }
 }

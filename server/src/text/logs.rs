@@ -111,9 +111,14 @@ pub(crate) fn last_line_within(line: &str, limit: Duration) {
             spool.push(spool.format().words(NAME, line).as_bytes());
             spool.flush(limit);
         }
-        // If standard error is gone too, the exit code has to say it alone.
-        None => _ = io::stderr().write_all(LogFormat::Text.words(NAME, line).as_bytes()),
+        None => warning(line),
     }
+}
+
+/// A line of a command that no filter keeps back.
+pub(crate) fn warning(line: &str) {
+    // If standard error is gone too, the exit code has to say it alone.
+    let _ = io::stderr().write_all(LogFormat::Text.words(NAME, line).as_bytes());
 }
 
 /// Lines that were dropped since the start, because standard error took none.

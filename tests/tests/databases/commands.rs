@@ -12,6 +12,7 @@ on_both!(
     a_store_is_prepared_checked_and_served_by_commands,
     a_store_is_fenced_by_commands_as_a_whole_and_by_name,
     a_fence_of_one_table_opens_no_names_of_another_one_beside_it,
+    a_row_that_cannot_be_used_keeps_a_fence_from_raising_all_others,
     a_fence_that_was_put_back_is_missed_and_one_that_is_told_of_it_is_later,
     a_password_is_said_by_the_variable_or_a_file_and_by_no_argument,
     a_table_that_lacks_a_column_is_refused_by_check_and_serve,
@@ -152,6 +153,20 @@ fn a_store_is_fenced_by_commands_as_a_whole_and_by_name(server: &mut Server) {
     let numbers: Vec<&str> = numbers.ok().unwrap().lines().collect();
     assert_eq!((numbers[0], numbers[997], numbers[998], numbers[1_099]), ("3", "1000", "11001", "11102"));
     xuid.stop().unwrap();
+    // What a server without a witness left tells of what it held then, and of nothing else.
+    let (_third_home, third, _) = folder::fresh().unwrap();
+    let serve = Serve::new(&third).unwrap().arg("--sequences").arg(&url);
+    let xuid = serve.arg("--sequence-witness").arg("none").start().unwrap();
+    through(&xuid, &["next", "orders"]).unwrap().ok().unwrap();
+    xuid.stop().unwrap();
+    assert!(third.join("sequences.rest-0").exists());
+    let left = ["fence", &url, "--data-dir", third.to_str().unwrap(), "--yes"];
+    let before = rows(&mut sql);
+    let refused = at_store(&left).unwrap().refused(1).unwrap();
+    says(&refused, &[third.to_str().unwrap(), "has no witness", "--above"]);
+    assert_eq!(rows(&mut sql), before);
+    at_store(&[&left[..], &["--above", "1000000"]].concat()).unwrap().ok().unwrap();
+    assert!(mark(&mut sql, "orders") > 1_000_000);
 }
 
 /// What is written of a fence stands in `xuid_store`, which the tables of a schema share.
@@ -203,6 +218,24 @@ fn a_fence_of_one_table_opens_no_names_of_another_one_beside_it(server: &mut Ser
     })
     .unwrap();
     xuid.stop().unwrap();
+}
+
+/// Its mark could not be raised, and it may be put right behind the fence.
+fn a_row_that_cannot_be_used_keeps_a_fence_from_raising_all_others(server: &mut Server) {
+    let (url, mut sql) = (server.url().to_string(), server.sql());
+    let columns = "biz_tag varchar(128) PRIMARY KEY, max_id bigint NOT NULL, step int NOT NULL";
+    sql.exec(&format!("CREATE TABLE leaf_alloc ({columns})")).unwrap();
+    sql.exec("INSERT INTO leaf_alloc VALUES ('order', 1, 2000), ('parked', 500, 0), ('', 1, 1)").unwrap();
+    let table = ["--sequence-table", "leaf"];
+    at_store(&[&["init", &url], &table[..]].concat()).unwrap().ok().unwrap();
+    let fence = [&["fence", &url, "--yes"], &table[..]].concat();
+    let refused = at_store(&fence).unwrap().refused(1).unwrap();
+    says(&refused, &["'parked'", "step", "fence again"]);
+    let marks = sql.rows("SELECT biz_tag, max_id FROM leaf_alloc ORDER BY max_id, biz_tag").unwrap();
+    assert_eq!(marks, [["", "1"], ["order", "1"], ["parked", "500"]]);
+    sql.exec("UPDATE leaf_alloc SET step = 10 WHERE biz_tag = 'parked'").unwrap();
+    let raised = at_store(&fence).unwrap();
+    says(raised.ok().unwrap(), &["order  1 -> 20001", "parked  500 -> 20500"]);
 }
 
 /// By a server with what is the default beside a registry of its own: what its folder remembers outlives it.

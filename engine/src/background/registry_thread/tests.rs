@@ -106,6 +106,16 @@ fn whatever_panics_every_job_is_answered_and_what_landed_unheard_is_given_to_nob
     thread.join().unwrap();
 }
 
+/// Who gives a spill up is no holder of what was in it.
+#[test]
+fn what_is_given_up_was_granted_to_nobody() {
+    let event = |gives_up| {
+        let job = Job::Grant(GrantRequest { spill: SPILL, from: 9, upto: 10, gives_up });
+        Asked::of(&job).event(&Done::Granted { from: 9, result: Ok(10) })
+    };
+    assert!(event(false).is_some() && event(true).is_none());
+}
+
 #[test]
 fn a_look_at_the_connection_that_panics_is_counted_and_not_the_last() {
     let (mut registry_thread, registry, _) = registry_thread();

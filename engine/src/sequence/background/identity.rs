@@ -30,6 +30,9 @@ const VERSION: u32 = 1;
 /// What is written of a witness that is not there.
 pub(crate) const NO_WITNESS: &str = "none";
 
+/// The kind of records that may be one host's alone, with which what is written of them begins.
+pub(crate) const FOLDER: &str = "local";
+
 /// What helps where a fence is remembered that was made by a clock that was ahead, and was lost with a restore since: none is
 /// later than that before its time is reached, but one that is told of it.
 pub(crate) const BY_A_FAST_CLOCK: &str = "if that clock was ahead then, fence the store with `--data-dir` of this server (and \
@@ -116,6 +119,19 @@ pub fn fence_known_in(folder: &Path) -> io::Result<Option<String>> {
     Ok(told.reduce(|latest, told| if is_later(Some(&told), Some(&latest)) { told } else { latest }))
 }
 
+/// Why the records in a folder may tell less than processes of it were granted: their witness is in another place, or was once,
+/// or there is none. `None` where that is not so, or not known.
+///
+/// # Errors
+/// A file that cannot be read, or is none of this version.
+pub fn unseen_in(folder: &Path) -> io::Result<Option<String>> {
+    Ok(read(folder)?.and_then(|kept| match kept.witness.as_deref() {
+        Some(NO_WITNESS) => Some("its server has no witness".to_owned()),
+        Some(witness) if !is_in_folder(witness) => Some(format!("the witness of its server is {witness}")),
+        _ => kept.was_changed.then(|| "its server had another witness once, or none".to_owned()),
+    }))
+}
+
 /// What a folder remembers, if there is a file of it.
 fn read(folder: &Path) -> io::Result<Option<Kept>> {
     let bytes = match xuid_spill::read_regular(&folder.join(NAME), MOST_BYTES) {
@@ -130,6 +146,11 @@ fn read(folder: &Path) -> io::Result<Option<Kept>> {
         return Err(io::Error::new(io::ErrorKind::InvalidData, text));
     }
     Ok(Some(kept))
+}
+
+/// Whether a witness of that text keeps its records in the data folder.
+fn is_in_folder(witness: &str) -> bool {
+    witness.split(' ').next() == Some(FOLDER)
 }
 
 impl KnownIdentity {
@@ -334,9 +355,13 @@ impl KnownIdentity {
     /// Writes it down, where there is a folder.
     fn keep(&mut self, kept: Kept) -> io::Result<()> {
         if let Some(folder) = &self.folder {
+            let written = match read(folder) {
+                Ok(Some(beside)) => self.joined(&kept, beside),
+                _ => kept.clone(),
+            };
             let (mut file, beside) = draft::make(folder, NAME)?;
             let mut write = || {
-                file.write_all(&with_checksum(serde_json::to_vec(&kept)?))?;
+                file.write_all(&with_checksum(serde_json::to_vec(&written)?))?;
                 file.sync_all()?;
                 std::fs::rename(&beside, folder.join(NAME))?;
                 draft::sync_folder(folder)
@@ -347,6 +372,24 @@ impl KnownIdentity {
         }
         self.kept = Some(kept);
         Ok(())
+    }
+
+    /// What is to be kept, and what another process of the folder has written meanwhile: that names are closed, a later fence,
+    /// and that the witness was changed stays, where this one changes nothing of it.
+    fn joined(&self, kept: &Kept, beside: Kept) -> Kept {
+        let before = self.kept.as_ref();
+        let mut joined = kept.clone();
+        let closed = before.and_then(|before| before.closed.as_ref());
+        if kept.closed.as_ref() == closed || kept.closed.is_none() && beside.closed.as_ref() != closed {
+            joined.closed = beside.closed;
+        }
+        let is_same = before.is_some_and(|before| before.known == kept.known)
+            && beside.known.identity == kept.known.identity;
+        if is_same && is_later(beside.known.fenced.as_ref(), kept.known.fenced.as_ref()) {
+            joined.known.fenced = beside.known.fenced;
+        }
+        joined.was_changed |= beside.was_changed;
+        joined
     }
 
     fn witness_before(&self) -> Option<&String> {

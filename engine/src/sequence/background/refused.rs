@@ -1,5 +1,7 @@
 //! Names that were asked for and are granted nothing: what their callers are told, and when they are asked for again.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::mem::discriminant;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -81,7 +83,9 @@ impl Teller {
         let (mut new, absent): (Vec<_>, Vec<_>) =
             absent.into_iter().partition(|named| creates(named) && !had_row(named));
         for named in absent {
-            if had_row(&named) {
+            // Not once more with each look while it is asked for.
+            let was_told = matches!(named.lock().standing, Standing::Absent { .. });
+            if !was_told && had_row(&named) {
                 let name = named.name.clone();
                 deferred_log::log(
                     move || tracing::error!(%name, "the row of this sequence is gone from the store"),
@@ -114,7 +118,7 @@ impl Teller {
                 }
                 Some(Err(StoreError::Closed { .. })) => {
                     let error = SequenceError::store_behind(Duration::from_secs(1));
-                    Self::refuse(&named, Standing::Refused { until: boot + REMEMBERED }, error);
+                    Self::refuse(&named, Standing::Refused { until: boot + REMEMBERED, why: 0 }, error);
                 }
                 Some(Err(error)) => {
                     let name = named.name.clone();
@@ -143,7 +147,7 @@ impl Teller {
     /// A name that waits for a person is asked for again in a second at the earliest.
     pub(super) fn refuse_name(named: &Named, why: &str, boot: u64) {
         let error = SequenceError::store_behind(Duration::from_secs(1));
-        Self::refuse_as(named, why, Standing::Refused { until: boot + REMEMBERED }, error);
+        Self::refuse_as(named, why, Standing::Refused { until: boot + REMEMBERED, why: word_of(why) }, error);
     }
 
     /// The same of one for which there is no room: each try costs a grant, so it is tried seldom.
@@ -158,8 +162,15 @@ impl Teller {
     }
 
     fn refuse_as(named: &Named, why: &str, standing: Standing, error: SequenceError) {
-        let (name, why) = (named.name.clone(), why.to_owned());
-        deferred_log::log(move || tracing::error!(%name, why, "this sequence is refused"));
+        // Not once more with each try.
+        let was_told = match (named.lock().standing, standing) {
+            (Standing::Refused { why: before, .. }, Standing::Refused { why: now, .. }) => before == now,
+            (before, now) => discriminant(&before) == discriminant(&now),
+        };
+        if !was_told {
+            let (name, why) = (named.name.clone(), why.to_owned());
+            deferred_log::log(move || tracing::error!(%name, why, "this sequence is refused"));
+        }
         Self::refuse(named, standing, error);
     }
 
@@ -172,4 +183,11 @@ impl Teller {
         drop(state);
         wakers.wake();
     }
+}
+
+/// Tells one reason from another.
+fn word_of(why: &str) -> u32 {
+    let mut hasher = DefaultHasher::new();
+    why.hash(&mut hasher);
+    hasher.finish() as u32
 }

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::identity::{KnownIdentity, NO_WITNESS};
+use super::identity::{FOLDER, KnownIdentity, NO_WITNESS};
 use super::rest::Reclaim;
 use crate::clock::SECOND;
 use crate::registry::sequences::SequenceRecords;
@@ -39,9 +39,6 @@ const MOST_QUESTIONS: usize = 16;
 
 /// How long they take, and the one under way, where callers wait for ids.
 const MOST_ANSWERING: u64 = SECOND / 200;
-
-/// The kind of records that may be one host's alone.
-const FOLDER: &str = "local";
 
 /// The teller.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]

@@ -30,10 +30,12 @@ impl Control {
         }
     }
 
-    /// The same, or it makes something for somebody who has left: where there is too much to do, that is not done.
+    /// The same, or it changes something for somebody who has left: where there is too much to do, that is not done.
     fn is_dispensable(&self) -> bool {
         match self {
-            Self::Create(.., question) => question.is_forsaken(),
+            Self::Create(.., question) | Self::Alter(.., question) | Self::Raise(.., question) => {
+                question.is_forsaken()
+            }
             _ => self.is_in_vain(),
         }
     }

@@ -86,9 +86,10 @@ pub(crate) enum Standing {
     Exhausted {
         until: u64,
     },
-    /// The row is there and cannot be used: it waits for a fence, say.
+    /// The row is there and cannot be used: it waits for a fence, say. The reason that was told, by its checksum.
     Refused {
         until: u64,
+        why: u32,
     },
     /// The witness has no room for it. It is asked for again after a pause, which grows.
     NoRoom {
@@ -116,7 +117,7 @@ impl Standing {
         match self {
             Self::Absent { until } if boot < until => Some(SequenceError::NO_SEQUENCE),
             Self::Exhausted { until } if boot < until => Some(SequenceError::EXHAUSTED),
-            Self::Refused { until } if boot < until => {
+            Self::Refused { until, .. } if boot < until => {
                 Some(SequenceError::store_behind(Duration::from_secs(1)))
             }
             Self::NoRoom { until, .. } if boot < until => {

@@ -19,7 +19,8 @@ enum State<T> {
 }
 
 /// An answer of the store that is being waited for. It comes within some seconds, whatever the store does; dropping it
-/// does not take back what was asked for. (Where thousands of others wait, a creation that was not begun is given up.) In a forked child there is none: the answer is the parent's.
+/// does not take back what was asked for. (Where thousands of others wait, a change that was not begun
+/// is given up.) In a forked child there is none: the answer is the parent's.
 #[must_use = "an answer comes only to what is polled or waited for"]
 pub struct Reply<T> {
     state: Arc<Mutex<State<T>>>,

@@ -5,7 +5,7 @@
 //! of [`ordered_hit`] compares the same word, and adds one to a segment's atomic.
 //!
 //! # Invariants
-//! - I1 only its own thread touches what is here;
+//! - I1 only its own thread touches what is here (in a model of threads, where one thread is all of them, nothing of it runs);
 //! - I2 what belongs to a generation that is not the name's is void: its rest is waste, and never used;
 //! - I3 what is left of a run that is good, when its thread ends or calls many other names, goes back to the name.
 

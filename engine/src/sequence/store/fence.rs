@@ -64,6 +64,13 @@ pub fn fence_all(stores: &mut [&mut dyn Store], fence: &Fence) -> Result<Fenced,
             let found = store.identity()?;
             let before = before.get_or_insert_with(|| found.current.clone());
             check_host(&found, before)?;
+            // Its mark could not be raised, and it may be put right behind the fence.
+            if let Some((name, why)) = store.unusable()? {
+                let why = format!(
+                    "the row of '{name}' cannot be used, so its mark can't be raised: {why}; mend it, or remove it, and fence again"
+                );
+                return Err(StoreError::Refused { why });
+            }
         }
         found.push(match &fence.name {
             Some(name) => vec![row_of(*store, name, fence.above)?],

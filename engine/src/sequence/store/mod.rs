@@ -266,6 +266,14 @@ pub trait Store: Send {
     /// [`StoreError`].
     fn list(&mut self, prefix: &str, after: &str, limit: usize) -> Result<Vec<Row>, StoreError>;
 
+    /// The first row that [`list`](Self::list) passes over, as it cannot be used as it is, and why.
+    ///
+    /// # Errors
+    /// As of `list`.
+    fn unusable(&mut self) -> Result<Option<(SequenceName, String)>, StoreError> {
+        Ok(None)
+    }
+
     /// Makes a row that was never there.
     ///
     /// # Errors

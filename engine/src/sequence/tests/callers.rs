@@ -2,11 +2,13 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::ThreadId;
 use std::time::Duration;
+
+use tracing::{Event, Level, Metadata, Subscriber, span};
 
 use super::meddled::{Asked, slow};
 use super::{LONG, World, assert_distinct, clock, named, next, plain, sequence, stop_after, until};
@@ -148,6 +150,48 @@ fn a_row_that_vanished_is_not_made_again() {
     assert_eq!(refused.map(SequenceError::kind), Some(SequenceErrorKind::NoSequence));
     assert_eq!(world.database.mark(0, "a"), None);
     drop(sequences);
+}
+
+/// A subscriber of the log that counts errors.
+struct Errors(Arc<AtomicUsize>);
+
+impl Subscriber for Errors {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+    fn event(&self, event: &Event<'_>) {
+        self.0.fetch_add(usize::from(event.metadata().level() == &Level::ERROR), Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_row_that_is_gone_is_told_once_however_often_it_is_looked_for() {
+    let (world, clock) = (World::new(), clock());
+    world.create("a", SequenceSettings { step: 1, ..SequenceSettings::default() });
+    let (sequences, mut teller) = world.builder().clock(clock.clone()).assemble_for_test();
+    let a = sequence(&sequences, "a");
+    assert_eq!(next(&a, || teller.turn_now()), 1);
+    while a.try_next_ordered().is_ok() {}
+    teller.turn_now();
+    while a.try_next_ordered().is_ok() {}
+    world.database.remove(0, "a");
+    let errors = Arc::new(AtomicUsize::new(0));
+    let mut refused = 0;
+    tracing::subscriber::with_default(Errors(errors.clone()), || {
+        for _ in 0..20 {
+            refused += usize::from(a.try_next_ordered().is_err());
+            teller.turn_now();
+            clock.pass(Duration::from_secs(2));
+        }
+    });
+    assert_eq!((refused, errors.load(Ordering::Relaxed)), (20, 1));
 }
 
 /// Nor after its name left memory, or in the process's next life, to which numbers of it were left.

@@ -286,6 +286,25 @@ fn of_creations_for_those_who_have_left_no_more_than_some_thousands_wait() {
     assert!((1..=8_192).contains(&made), "{made}");
 }
 
+#[test]
+fn of_changes_for_those_who_have_left_no_more_than_some_thousands_wait() {
+    let mut world = Hanging::new();
+    for step in 0..100_000 {
+        drop(
+            world
+                .sequences
+                .alter(&named("a"), Alteration { step: Some(1_000 + step), ..Alteration::default() }),
+        );
+    }
+    let info = world.sequences.info(&named("a"));
+    let mut turns = 0;
+    while world.teller.turn().is_zero() && turns < 10_000 {
+        turns += 1;
+    }
+    // Sixteen are made in a turn.
+    assert!(now(info).is_ok() && turns < 600, "{turns} turns");
+}
+
 /// A row that is locked would be waited for once for each of them.
 #[test]
 fn the_same_creations_are_one_and_other_ones_are_told_what_is_there() {

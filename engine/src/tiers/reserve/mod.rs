@@ -396,7 +396,7 @@ impl Reserve {
             }
             Err(GrantError::Refused { why }) => {
                 self.tally.refused += 1;
-                self.give_up = None;
+                self.leave_giving_up(&why);
                 self.abandon(&why);
             }
         }
@@ -408,7 +408,23 @@ impl Reserve {
         match result {
             Ok(mark) | Err(GrantError::Moved { granted_upto: mark }) => self.mark = *mark,
             Err(GrantError::Later { .. }) => self.grant_after = boot + 1_000_000_000,
-            Err(GrantError::Refused { .. }) => self.give_up = None,
+            Err(GrantError::Refused { why }) => self.leave_giving_up(why),
+        }
+    }
+
+    /// The registry never moves that mark. The next process is refused the file as this one is, but where what was unreadable is
+    /// mended.
+    fn leave_giving_up(&mut self, why: &str) {
+        if self.give_up.take().is_some_and(|(_, upto)| self.mark < upto) {
+            let why = why.to_owned();
+            deferred_log::log(move || {
+                tracing::error!(
+                    why,
+                    "what is in the spill was to be given up, and its mark cannot be moved: where that is not for a fence, which \
+                     did so, remove this process's spill file from the data folder before it is started again, or those ids \
+                     can come twice"
+                );
+            });
         }
     }
 

@@ -117,19 +117,50 @@ fn a_grant_that_a_leap_made_void_and_that_failed_makes_no_later_one_void() {
 /// A leap, or a copy that was met, and then a disk that fails before the registry answers: the next life would read what was given up.
 #[test]
 fn what_is_given_up_is_given_up_without_the_file_too() {
-    let (mut reserve, disk) = spilled();
-    reserve.give_up_stock();
-    disk.fail_write(1, 0);
-    reserve.put_away(vec![second(9)]);
-    assert!(!reserve.has_spill());
-    let plan = |reserve: &mut Reserve, boot| reserve.plan_grant(FLOOR + 9_000, boot, false);
-    for (boot, answer) in [(0, Err(GrantError::Later { why: "away".into() })), (2_000_000_000, Ok(SECONDS))] {
-        let request = plan(&mut reserve, boot).expect("a move of the mark");
-        assert_eq!((request.upto, request.gives_up), (SECONDS, true));
-        reserve.granted(request.from, answer, boot);
-        assert!(plan(&mut reserve, boot).is_none());
+    for fails_first in [false, true] {
+        let (mut reserve, disk) = spilled();
+        let fails = |reserve: &mut Reserve| {
+            disk.fail_write(1, 0);
+            reserve.put_away(vec![second(9)]);
+            assert!(!reserve.has_spill());
+        };
+        if fails_first {
+            fails(&mut reserve);
+            reserve.give_up_stock();
+        } else {
+            reserve.give_up_stock();
+            fails(&mut reserve);
+        }
+        let plan = |reserve: &mut Reserve, boot| reserve.plan_grant(FLOOR + 9_000, boot, false);
+        let later = Err(GrantError::Later { why: "away".into() });
+        for (boot, answer) in [(0, later), (2_000_000_000, Ok(SECONDS))] {
+            let request = plan(&mut reserve, boot).expect("a move of the mark");
+            assert_eq!((request.upto, request.gives_up), (SECONDS, true));
+            reserve.granted(request.from, answer, boot);
+            assert!(plan(&mut reserve, boot).is_none());
+        }
+        assert!(plan(&mut reserve, 4_000_000_000).is_none() && reserve.held() == 0);
     }
-    assert!(plan(&mut reserve, 4_000_000_000).is_none() && reserve.held() == 0);
+}
+
+/// Else the registry would be asked without end.
+#[test]
+fn a_giving_up_that_is_refused_is_not_asked_for_again() {
+    for has_file in [true, false] {
+        let (mut reserve, disk) = spilled();
+        reserve.give_up_stock();
+        if !has_file {
+            disk.fail_write(1, 0);
+            reserve.put_away(vec![second(9)]);
+        }
+        let request = reserve.plan_grant(FLOOR + 9_000, 0, false).expect("a move of the mark");
+        assert!(request.gives_up);
+        reserve.granted(request.from, Err(GrantError::Refused { why: "unreadable".into() }), 0);
+        for boot in [0, 5_000_000_000, 500_000_000_000] {
+            assert!(reserve.plan_grant(FLOOR + 9_000, boot, false).is_none(), "with its file: {has_file}");
+        }
+        assert!(!reserve.has_spill());
+    }
 }
 
 /// A page of 128 records, and a spill of many.

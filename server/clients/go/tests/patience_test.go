@@ -29,6 +29,17 @@ func TestACallThatGivesUpEndsAloneAndTheLateReplyGoesToNobody(t *testing.T) {
 	gives(t, call, 2)
 }
 
+func TestTheTimeForRetriesBeginsWithTheCallAndNotWithItsFirstFailure(t *testing.T) {
+	c, peer := pair(t, faketest.Start(t, 1), xuid.WithTimeout(600*time.Millisecond), xuid.WithRetryFor(300*time.Millisecond))
+	call := next(within(t), c)
+	peer.Expect(wire.OpNext)
+	// One that were repeated would be answered.
+	go peer.ServeRest(7)
+	var timeout *xuid.TimeoutError
+	fails(t, call, &timeout)
+	gives(t, next(within(t), c), 7)
+}
+
 func TestTheWaitOfARequestComesOnTopOfItsTimeout(t *testing.T) {
 	c, peer := pair(t, faketest.Start(t, 1), xuid.WithTimeout(50*time.Millisecond))
 	begun := time.Now()

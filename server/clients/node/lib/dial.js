@@ -131,20 +131,21 @@ export function dial(server, options, signal) {
 const AGAIN_MS = 60_000;
 
 /**
- * Names that are being looked up, since when, and who wants to know. The system does it in its own time, by one of two
+ * Names that are being looked up, since when, and who still wants to know. The system does it in its own time, by one of two
  * threads that the whole program has for that, and cannot be interrupted: each name takes one, however often it is dialed. One
  * whose look-up does not end within a minute takes the other one, too.
  */
 const lookups = new Map();
 
+/** Calls `callback` with what is found; the answer is a function that takes this back. */
 function lookUp(host, options, callback) {
   const key = JSON.stringify([host, options]);
   const underWay = lookups.get(key);
   if (underWay !== undefined && (underWay.isSecond || now() - underWay.begun < AGAIN_MS)) {
-    underWay.callbacks.push(callback);
-    return;
+    underWay.callbacks.add(callback);
+    return () => underWay.callbacks.delete(callback);
   }
-  const own = { begun: now(), isSecond: underWay !== undefined, callbacks: [callback] };
+  const own = { begun: now(), isSecond: underWay !== undefined, callbacks: new Set([callback]) };
   const forget = () => {
     if (lookups.get(key) === own) lookups.delete(key);
   };
@@ -159,13 +160,24 @@ function lookUp(host, options, callback) {
     forget();
     process.nextTick(callback, error);
   }
+  return () => own.callbacks.delete(callback);
 }
 
 function open({ host, port }, options) {
-  const address = { host, port, lookup: lookUp };
+  let takeBack = () => {};
+  const lookup = (...asked) => {
+    takeBack = lookUp(...asked);
+  };
+  const socket = connectTo({ host, port, lookup }, options);
+  // Its look-up may never end, and would keep it.
+  socket.once('close', () => takeBack());
+  return socket;
+}
+
+function connectTo(address, options) {
   if (options.tls === undefined) return net.connect(address);
   // No server name for an address: TLS has none, and the certificate is compared with the address then.
-  const named = net.isIP(host) === 0 ? { servername: host } : {};
+  const named = net.isIP(address.host) === 0 ? { servername: address.host } : {};
   return tls.connect({ ...address, ...named, ...options.tls });
 }
 

@@ -5,17 +5,19 @@
 // - I2 one dial at a time, whatever the number of callers; those that waited for it share its outcome;
 // - I3 a close ends every link that has not ended, also one that was left with calls in flight.
 
+import { Away } from './away.js';
 import { ClosedError, WrongClusterError } from './errors.js';
 import { dial } from './dial.js';
 import { Link } from './link.js';
 import { Backoff, now, pause } from './waiting.js';
 
-/** How long the other servers may still take to answer when one has. Who is later is checked when it is first used. */
+/** How long the other servers may still take to answer when one has. Who is later counts as away until it answers. */
 const STRAGGLERS_MS = 1_000;
 
 /**
  * After a refusal a server is left for another one that was not dialed for so long, or for as long as the refusal says to
- * wait, up to the most. Else, where all refuse, each call would go from server to server, with a dial for each.
+ * wait, up to the most, and that costs no long dial in vain. Else, where all refuse, each call would go from server to
+ * server, with a dial for each.
  */
 const LEAST_STAY_MS = 1_000;
 const MOST_STAY_MS = 10_000;
@@ -34,8 +36,8 @@ export class Fleet {
   /** Index of the server that is dialed next, and when each was dialed last. */
   #next;
   #dialed;
-  /** Which were not there then. */
-  #away;
+  /** Which were not there when they were dialed last. */
+  #away = new Away();
   #dialing;
   #isClosed = false;
   /** Aborted by a close: what pauses, dials or waits for ids is told. */
@@ -56,7 +58,6 @@ export class Fleet {
     this.#home = Math.floor(Math.random() * servers.length);
     this.#next = this.#home;
     this.#dialed = servers.map(() => -Infinity);
-    this.#away = servers.map(() => false);
   }
 
   /** What the server of the last connection said about itself. */
@@ -94,20 +95,22 @@ export class Fleet {
 
   /**
    * A server has refused over this link with what may take it long. Leaves it, if there is another server that was not
-   * dialed of late; what is in flight is still answered.
+   * dialed of late, and costs no long dial in vain; what is in flight is still answered.
    */
   leave(link, error) {
     const stayMs = Math.min(Math.max(error.retryAfterMs ?? 0, LEAST_STAY_MS), MOST_STAY_MS);
-    const isOther = (server, at) => server.name !== link.served.server && now() - this.#dialed[at] >= stayMs;
-    if (this.#servers.some(isOther)) link.retire();
+    const time = now();
+    const isDue = (at) => time - this.#dialed[at] >= stayMs && !this.#away.costs(at, time);
+    if (this.#servers.some((server, at) => server.name !== link.served.server && isDue(at))) link.retire();
   }
 
   /**
-   * Whether there is another server than that of the link, and one that was there when it was dialed last. Who is silent for a
-   * moment is not left for one that is not: all calls would wait for that.
+   * Whether there is another server than that of the link, and one that was not away a moment ago. Who is silent for a moment
+   * is not left for one that is away: all calls would wait for that.
    */
   isOtherThere(link) {
-    return this.#servers.some((server, at) => server.name !== link.served.server && !this.#away[at]);
+    const time = now();
+    return this.#servers.some((server, at) => server.name !== link.served.server && !this.#away.isAway(at, time));
   }
 
   /** Whether the server that this is an error of is still the one in use. */
@@ -129,6 +132,7 @@ export class Fleet {
   async #greetAll() {
     const count = this.#servers.length;
     const order = this.#servers.map((_, at) => (this.#home + at) % count);
+    const begin = now();
     const dials = order.map((at) => this.#dial(at));
     const done = new AbortController();
     const late = stragglers(dials, done.signal);
@@ -138,6 +142,10 @@ export class Fleet {
     // Ends the pause, which would keep the process running.
     done.abort();
     const answers = outcomes.map(({ greeted }) => greeted);
+    // Who is late has not failed yet, and was waited for.
+    outcomes.forEach(({ greeted, error }, place) => {
+      if (greeted === undefined && error === undefined) this.#away.note(order[place], begin, now());
+    });
     // Those that come later are not needed.
     dials.forEach((each, at) => answers[at] ?? each.then(({ stream }) => stream.destroy(), () => {}));
     const place = answers.findIndex((answer) => answer !== undefined);
@@ -153,15 +161,16 @@ export class Fleet {
     this.#use(new Link(kept, this.options), order[place]);
   }
 
-  /** Tries the servers in turn, from the one after the last tried, for as many rounds as allowed. */
+  /** Tries the servers, each once a round, for as many rounds as allowed. */
   async #redial() {
     const backoff = new Backoff(this.options);
     for (let round = 1; ; round += 1) {
       const errors = [];
-      for (let tried = 0; tried < this.#servers.length; tried += 1) {
-        const at = this.#next;
+      for (const at of this.#turn()) {
+        // Before the dial: the next caller must not begin at the same silent server.
+        this.#next = (at + 1) % this.#servers.length;
         try {
-          return this.#use(new Link(await this.#dialPinned(at), this.options), at);
+          return this.#use(new Link(await this.#dial(at), this.options), at);
         } catch (error) {
           errors.push(error);
         }
@@ -171,42 +180,43 @@ export class Fleet {
     }
   }
 
-  /** The home is tried, while calls go on where they are. */
+  /** Indices of the servers, from the one after the last tried; those that cost a long dial in vain come last. */
+  #turn() {
+    const time = now();
+    const all = this.#servers.map((_, place) => (this.#next + place) % this.#servers.length);
+    const isLast = (at) => this.#away.costs(at, time);
+    return [...all.filter((at) => !isLast(at)), ...all.filter(isLast)];
+  }
+
+  /** The home is tried, while calls go on where they are, and the turns as if nothing had been tried. */
   async #goHome() {
-    const turn = this.#next;
     this.#isReturning = true;
     this.#returnAt = now() + this.options.returnAfterMs;
     try {
-      this.#use(new Link(await this.#dialPinned(this.#home), this.options), this.#home);
+      this.#use(new Link(await this.#dial(this.#home), this.options), this.#home);
     } catch {
-      // It is tried again after the same time. The turns go on as if nothing had been tried, but where another dial took its own.
-      if (this.#next === (this.#home + 1) % this.#servers.length) this.#next = turn;
+      // It is tried again after the same time.
     } finally {
       this.#isReturning = false;
     }
   }
 
+  /** Dials a server, refuses one of another cluster (I1), and notes whether it was there. */
   async #dial(at) {
-    // Before the dial: the next caller must not begin at the same silent server.
-    this.#next = (at + 1) % this.#servers.length;
-    this.#dialed[at] = now();
+    const begin = now();
+    this.#dialed[at] = begin;
     try {
       const greeted = await dial(this.#servers[at], this.options, this.life);
-      this.#away[at] = false;
+      // At the connect all are compared when they have answered.
+      const known = this.#pinned ?? greeted.served;
+      if (greeted.served.cluster !== known.cluster) {
+        greeted.stream.destroy();
+        throw clustersDiffer(greeted.served, known);
+      }
+      this.#away.clear(at);
       return greeted;
     } catch (error) {
-      this.#away[at] = true;
-      throw error;
-    }
-  }
-
-  async #dialPinned(at) {
-    try {
-      const greeted = await this.#dial(at);
-      if (greeted.served.cluster === this.#pinned.cluster) return greeted;
-      greeted.stream.destroy();
-      throw clustersDiffer(greeted.served, this.#pinned);
-    } catch (error) {
+      this.#away.note(at, begin, now());
       // Nothing tells which of them the ids that are held belong with.
       if (error instanceof WrongClusterError) this.generation += 1;
       throw error;

@@ -4,12 +4,11 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import dns from 'node:dns';
 import net from 'node:net';
-import { performance } from 'node:perf_hooks';
 import { test } from 'node:test';
 
 import { ClosedError, TimeoutError, UnreachableError, connect } from 'xuid-client';
 import { Op } from '../lib/wire.js';
-import { Fake, pair, serveIds, soon, standStill } from './support/fake.js';
+import { Fake, clockOf, pair, serveIds, soon, standStill } from './support/fake.js';
 
 /** Pauses of up to 24 days: one that is shorter than a test is drawn once in a million. */
 const ENDLESS = { firstPauseMs: 2 ** 31 - 1, longestPauseMs: 2 ** 31 - 1 };
@@ -140,17 +139,6 @@ function found(options, callback) {
   setImmediate(() => callback(null, ...addresses));
 }
 
-/** Sets the clock of the client on, until the test ends. */
-function clockOf(t) {
-  const now = performance.now.bind(performance);
-  const before = Object.getOwnPropertyDescriptor(performance, 'now');
-  t.after(() => {
-    delete performance.now;
-    if (before !== undefined) Object.defineProperty(performance, 'now', before);
-  });
-  return (ms) => Object.defineProperty(performance, 'now', { configurable: true, value: () => now() + ms });
-}
-
 test('a name that is looked up for long is looked up once', async (t) => {
   const asked = looksUpBy(t);
   for (let dialed = 0; dialed < 3; dialed += 1) {
@@ -183,6 +171,32 @@ test('of look-ups of one name that never end there are two at most', async (t) =
     await assert.rejects(soon(connect('for-ever.test:1', { connectTimeoutMs: 50 })), UnreachableError);
   }
   assert.equal(asked.length, 2);
+});
+
+test('who gave up is told nothing by a look-up that ends later, and not kept by one that never ends', async (t) => {
+  const asked = looksUpBy(t);
+  const { connect: open } = net;
+  t.after(() => {
+    net.connect = open;
+  });
+  let told = 0;
+  net.connect = ({ lookup, ...address }) => open({
+    ...address,
+    lookup: (host, options, callback) => lookup(host, options, (...outcome) => {
+      told += 1;
+      callback(...outcome);
+    }),
+  });
+  for (let dialed = 0; dialed < 3; dialed += 1) {
+    await assert.rejects(soon(connect('ids.test:1', { connectTimeoutMs: 50 })), UnreachableError);
+  }
+  // The last socket is closed by then.
+  await new Promise((resolve) => {
+    setImmediate(resolve);
+  });
+  assert.equal(asked.length, 1, 'they shared it');
+  asked[0](new Error('of a test'));
+  assert.equal(told, 0);
 });
 
 test('a look-up that cannot be begun is told, and keeps no later one from being begun', async (t) => {

@@ -9,8 +9,8 @@ import time
 import unittest
 from unittest import mock
 
-from xuid_client import Client, Closed, ConnectionLost, Refused, Timeout, WrongCluster, wire
-from xuid_client.link import tasks
+from xuid_client import Client, Closed, ConnectionLost, Refused, Timeout, WrongCluster, XuidError, wire
+from xuid_client.link import away, tasks
 
 from .support import frames
 from .support.fake import PATIENCE, Blocking, Stories, until
@@ -153,6 +153,77 @@ class Several:
         peer.send(frames.number(asked.op, asked.request_id, 7))
         self.assertEqual(calling.result(PATIENCE), 7)
 
+    def refuses(self, client, peer, retry_after_ms=0):
+        """A call is refused over this connection."""
+        calling = self.begin(client.next)
+        peer.send(frames.error(wire.NEXT, peer.asks(wire.NEXT).request_id, 0x8010, retry_after_ms))
+        with self.assertRaises(Refused):
+            calling.result(PATIENCE)
+
+    def test_a_server_that_did_not_answer_at_the_connect_is_gone_to_for_no_silence_and_no_refusal(self):
+        fakes = [self.fake(), self.fake()]
+        client = self.client([fake.address for fake in fakes], timeout=PATIENCE)
+        connecting = self.begin(client.connect)
+        # The other one takes the connection, and says nothing.
+        peer = fakes[0].greet()
+        fakes[1].accept()
+        connecting.result(PATIENCE)
+        self.refuses(client, peer)
+        self.assertTrue(client.is_connected)
+        ids = client.prefetch(max_age=0.1, wait=PATIENCE)
+        self.begin(lambda: client.in_loop(ids.next()) if isinstance(client, Blocking) else next(ids))
+        for _ in range(3):
+            # Refills are given up.
+            peer.asks(wire.RUNS)
+        self.assertTrue(client.is_connected)
+        self.assertFalse(fakes[1].has_caller())
+
+    def test_no_refusal_leads_again_soon_to_a_server_that_was_silent_for_long(self):
+        client, fakes, peers, home = self.both(connect_timeout=1.0)
+        self.refuses(client, peers[home], 1_000)
+        until(lambda: not client.is_connected, "it is left once")
+        calling = self.begin(client.next)
+        silent = fakes[1 - home].accept()
+        peer = fakes[home].greet()
+        peer.answer(1)
+        self.assertEqual(calling.result(PATIENCE), 1)
+        silent.close()
+        self.refuses(client, peer, 1_000)
+        self.assertTrue(client.is_connected, "and not again at once")
+
+    def test_a_dial_that_was_given_less_than_the_time_to_connect_tells_nothing_of_its_server(self):
+        client, fakes, peers, home = self.both(timeout=0.3)
+        fakes[home].close()
+        peers[home].close()
+        until(lambda: not client.is_connected)
+        calling = self.begin(client.next)
+        fakes[1 - home].accept()
+        with self.assertRaises(XuidError):
+            calling.result(PATIENCE)
+        fleet = (client.client if isinstance(client, Blocking) else client)._fleet
+        self.assertFalse(fleet._away.is_away(fakes[1 - home].address, time.monotonic()))
+
+    def test_a_return_trip_in_vain_leaves_the_turn_to_the_others(self):
+        client, fakes, peers, home = self.both(retry_for=PATIENCE, return_after=0.03)
+        calling = self.begin(client.next)
+        peers[home].asks(wire.NEXT)
+        peers[home].close()
+        other = fakes[1 - home].greet()
+        other.answer(6)
+        self.assertEqual(calling.result(PATIENCE), 6)
+        fleet = (client.client if isinstance(client, Blocking) else client)._fleet
+        turn = fleet._next
+        time.sleep(0.05)
+        calling = self.begin(client.next)
+        other.answer(7)
+        self.assertEqual(calling.result(PATIENCE), 7)
+        # It is tried, and takes the connection.
+        trip = fakes[home].accept()
+        self.assertEqual(fleet._next, turn)
+        trip.close()
+        until(lambda: fleet._away.is_away(fakes[home].address, time.monotonic()), "it is noted")
+        self.assertEqual(fleet._next, turn)
+
     def test_a_server_that_answers_others_is_not_left_for_a_call_that_it_does_not_answer(self):
         client, fakes, peers, home = self.both(timeout=0.6)
         late = self.begin(client.next)
@@ -264,7 +335,32 @@ class SeveralForThreads(Several, Stories):
             client._fleet._link.end(ConnectionLost("a:1"))
             until(lambda: not client.is_connected)
             client._fleet._next = 0
+            client._fleet._away.clear("ids.test:1")
             self.assertGreater(client.next(), 0)
+
+
+class WhoIsAway(unittest.TestCase):
+    """By the clock of the test."""
+
+    def noted(self, took):
+        found = away.Away()
+        with mock.patch.object(time, "monotonic", return_value=took):
+            found.note("a:1", 0.0)
+        return found
+
+    def test_a_server_is_away_until_it_is_there_or_nobody_looked_for_long(self):
+        found = self.noted(1.0)
+        self.assertTrue(found.is_away("a:1", 30.9))
+        self.assertFalse(found.is_away("a:1", 31.0) or found.is_away("b:1", 1.0))
+        found.clear("a:1")
+        self.assertFalse(found.is_away("a:1", 1.0) or found.costs("a:1", 1.0))
+
+    def test_one_that_is_silent_is_dialed_less_often_than_one_that_refuses_at_once(self):
+        self.assertFalse(self.noted(0.001).costs("a:1", 0.1))
+        for took in (5.0, 100.0):
+            silent = self.noted(took)
+            self.assertTrue(silent.costs("a:1", took + 29.9), took)
+            self.assertFalse(silent.costs("a:1", took + 30.0), took)
 
 
 class SeveralForTasks(Several, Stories):

@@ -302,8 +302,8 @@ impl Client {
 
     /// After a request that was not answered in time: its caller ends alone. Whether the link was silent for too long
     /// the link judges for itself. If it was silent since the request, and there are other servers, they are asked from
-    /// now on, and what is in flight here is still answered. Not where none of them was there when it was dialed last:
-    /// all calls would wait for that.
+    /// now on, and what is in flight here is still answered. Not where none of them was there a moment ago: all calls would
+    /// wait for that.
     fn give_up(&self, link: &Link, begin: Instant) {
         if link.is_silent_since(begin) && self.fleet.is_other_there(link) {
             tracing::debug!(server = %link.served.server, "silent: leaving for another server");

@@ -161,6 +161,8 @@ impl Options {
         match (self.max_in_flight, self.rounds) {
             (0, _) => invalid("max_in_flight", 0, "1 or more"),
             (_, 0) => invalid("reconnect_rounds", 0, "1 or more"),
+            _ if self.timeout.is_zero() => invalid("timeout", 0, "more than nothing"),
+            _ if self.connect_timeout.is_zero() => invalid("connect_timeout", 0, "more than nothing"),
             _ if self.return_after < Duration::from_millis(1) => {
                 invalid("return_after (in milliseconds)", 0, "1 or more")
             }

@@ -20,6 +20,7 @@ use crate::registries::target::{Target, is_of_ensemble};
 use crate::registries::view::Created;
 use crate::text::exit::usage;
 use crate::text::human_time::{distance, now_ns, rfc3339_ms};
+use crate::text::logs;
 use crate::text::stdout::Printer;
 pub(super) use confirm::confirm;
 use which::Which;
@@ -372,16 +373,21 @@ fn tell_fenced(out: &mut Printer, fenced: &Fenced) -> Result<()> {
     out.flush()
 }
 
-/// Logged, so that whoever reads JSON has it, too.
+/// On standard error, so that whoever reads JSON has it, too, whatever the log's filter is.
 fn warn_of_clock(fenced: &Fenced) {
-    let newest_ms = fenced.newest_change_ms.unwrap_or_default();
-    if newest_ms > now_ns() / 1_000_000 + CLOCK_SLACK_MS {
-        tracing::warn!(
+    if let Some(warning) = clock_warning(fenced.newest_change_ms.unwrap_or_default(), now_ns() / 1_000_000) {
+        logs::warning(&warning);
+    }
+}
+
+fn clock_warning(newest_ms: u64, now_ms: u64) -> Option<String> {
+    (newest_ms > now_ms + CLOCK_SLACK_MS).then(|| {
+        format!(
             "the newest change that it shows was made at {}, later than the clock of this host says it is. If the clock is behind, \
              set it right and run this again before a server is started: otherwise ids that were issued meanwhile can come again",
             rfc3339_ms(newest_ms)
-        );
-    }
+        )
+    })
 }
 
 /// Clocks that are right differ by less.
@@ -462,6 +468,16 @@ mod tests {
             let error = check_epoch(&at(NOW_MS + 1), NOW_MS, yes).unwrap_err();
             assert!(error.is::<Usage>() && error.to_string().contains("2026-11-21T00:00:00.001Z"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_newest_change_later_than_the_clock_by_more_than_clocks_differ_is_warned_of() {
+        assert!(
+            clock_warning(0, NOW_MS).is_none() && clock_warning(NOW_MS + CLOCK_SLACK_MS, NOW_MS).is_none()
+        );
+        let warning = clock_warning(NOW_MS + 60_000, NOW_MS).unwrap();
+        assert!(warning.contains("2026-11-21T00:01:00.000Z"), "{warning}");
+        assert!(warning.contains("can come again"), "{warning}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What is done at a store of sequences itself, without a server.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -10,7 +11,7 @@ use xuid_engine::registry::{local, printable};
 use xuid_engine::sequence::store::database::{self, DatabaseOptions, DatabaseUrl, Table};
 use xuid_engine::sequence::store::registry::RegistryStore;
 use xuid_engine::sequence::store::{self, Identity, Store};
-use xuid_engine::sequence::{SequenceName, fence_known_in, marks_left_in};
+use xuid_engine::sequence::{SequenceName, fence_known_in, marks_left_in, unseen_in};
 
 use crate::commands::registry::confirm;
 use crate::config::{AccessArgs, RegistrySetting};
@@ -255,9 +256,12 @@ fn database_of(place: &str) -> Result<DatabaseUrl> {
 }
 
 /// Why a folder does not tell how far sequences came.
-const NO_MARKS: &str = "no number of a sequence is recorded there: a server without a witness of its own records none. If none of its \
-                        numbers is above those of the other folders and of the store, leave it out; else say --above, beyond \
-                        everything that was issued";
+const NO_MARKS: &str =
+    "no number of a sequence is recorded there, as of a server without a witness of its own";
+
+/// What helps.
+const BEYOND: &str = "the folder does not tell how far its numbers came. If none of them is above those of the other folders and of the \
+                      store, leave it out; else say --above, beyond everything that was issued";
 
 /// What servers knew, by their data folders.
 #[derive(Default)]
@@ -278,9 +282,11 @@ impl Known {
                 "what servers left of sequences in {shown} can't be read: remove that file if --above says more"
             )
         })?;
-        let fence =
-            fence_known_in(folder).with_context(|| format!("sequences.store in {shown} can't be read"))?;
-        if found.is_none() && left.is_empty() && fence.is_none() {
+        let of_store = |found: io::Result<Option<String>>| {
+            found.with_context(|| format!("sequences.store in {shown} can't be read"))
+        };
+        let (fence, unseen) = (of_store(fence_known_in(folder))?, of_store(unseen_in(folder))?);
+        if found.is_none() && left.is_empty() && fence.is_none() && unseen.is_none() {
             bail!("{shown} has no records of sequences: is it the data folder of a server?");
         }
         let mut findings = found.iter().flat_map(|found| &found.findings);
@@ -292,10 +298,10 @@ impl Known {
         let lost = found.iter().flat_map(SequencesInspection::lost).map(ToString::to_string).next();
         let records = found.into_iter().flat_map(|found| found.records);
         let seen = records.filter_map(|row| Some((SequenceName::new(&row.name).ok()?, row.record.value)));
-        let marks: Vec<_> = seen.chain(left).collect();
-        // The file itself is there beside any database.
-        let has_marks = !marks.is_empty();
-        for (name, value) in marks {
+        let seen: Vec<_> = seen.collect();
+        // The file itself is there beside any database. What was left tells of the names that were held then.
+        let has_marks = !seen.is_empty();
+        for (name, value) in seen.into_iter().chain(left) {
             let mark = self.marks.entry(name).or_default();
             *mark = value.max(*mark);
         }
@@ -306,6 +312,7 @@ impl Known {
         }
         let lost = lost
             .map(|lost| format!("{lost}; that sequence may have come further than is known: say --above"));
-        Ok(lost.or_else(|| (!has_marks).then(|| NO_MARKS.to_owned())))
+        let unseen = unseen.map(|unseen| format!("{unseen}: {BEYOND}"));
+        Ok(lost.or(unseen).or_else(|| (!has_marks).then(|| format!("{NO_MARKS}: {BEYOND}"))))
     }
 }

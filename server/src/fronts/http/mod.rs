@@ -287,8 +287,11 @@ impl Session {
     fn deny(&mut self, denial: &Denial, outbox: &mut Outbox) {
         let refusal = &denial.refusal;
         self.client.refused(refusal.status);
-        // One guess a connection, as at the binary port: those in one piece would share one pause.
-        self.is_leaving |= refusal.status == Status::UNAUTHENTICATED;
+        // One guess a connection, as at the binary port: those in one piece would share one pause. And a stranger has no
+        // second try at what is refused before a token is looked at.
+        let is_stranger = !self.client.was_greeted && self.client.server.access.admit(b"").is_none();
+        self.is_leaving |=
+            refusal.status == Status::UNAUTHENTICATED || is_stranger && !refusal.status.is_retryable();
         let told = denial.http.unwrap_or_else(|| v1::status_of(refusal.status));
         let dialect = self.asked.dialect;
         let (status, kind) = match dialect {

@@ -169,6 +169,7 @@ impl Session {
                 self.wait_for_answer(op, async move { found(info.await, false) });
             }
             Ask::List { after, limit } => {
+                self.client.check_unread(op, limit)?;
                 let rights = self.client.rights.now(&server.access).clone();
                 let list = list_all(all, rights, limit, String::new(), after);
                 self.wait_for_answer(op, list.map(|list| list.map(Got::Sequences)));

@@ -328,6 +328,27 @@ fn what_v1_refuses_is_a_problem_with_its_status() {
 }
 
 #[test]
+fn large_replies_are_refused_while_what_others_do_not_read_is_too_much() {
+    let home = Home::with_sequences(Tokens::default());
+    let mut talk = client(&home);
+    let count = |count: u32| format!("{{\"count\":{count}}}");
+    let paths = ["POST /v1/ids", "POST /v1/sequences/orders/next"];
+    let list = |talk: &mut Talk, limit: u32| talk.get(&format!("/v1/sequences?limit={limit}")).0;
+    let held = home.with_too_much_unread();
+    for path in paths {
+        let (status, said) = talk.json(path, &count(2_049));
+        assert!(status == 503 && said.contains("do not read"), "{path}: {said}");
+        assert_eq!(talk.json(path, &count(2_048)).0, 200, "{path}");
+    }
+    assert_eq!((list(&mut talk, 257), list(&mut talk, 256)), (503, 200));
+    drop(held);
+    assert_eq!(list(&mut talk, 257), 200);
+    for path in paths {
+        assert_eq!(talk.json(path, &count(2_049)).0, 200, "{path}");
+    }
+}
+
+#[test]
 fn a_token_is_asked_for_at_every_path_and_one_guess_ends_the_connection() {
     let home = Home::with_sequences(Tokens::of("s3cret"));
     for path in
@@ -340,6 +361,16 @@ fn a_token_is_asked_for_at_every_path_and_one_guess_ends_the_connection() {
             said.contains("\r\nWWW-Authenticate: Bearer\r\n") && said.contains("\r\nConnection: close\r\n")
         );
         assert!(talk.session.take_rejection() && !talk.session.was_greeted());
+        assert_eq!(talk.send(b""), Need::End);
+    }
+    // What is refused before a token is looked at has one try, too.
+    for line in ["GET /tinyid/x", "DELETE /tinyid/id/nextId"] {
+        let mut talk = client(&home);
+        let said = talk.say(format!("{line} HTTP/1.1\r\nHost: x\r\n\r\n").repeat(2).as_bytes());
+        assert!(
+            said.matches("HTTP/1.1").count() == 1 && said.contains("\r\nConnection: close\r\n"),
+            "{said}"
+        );
         assert_eq!(talk.send(b""), Need::End);
     }
     let mut talk = client(&home);

@@ -79,6 +79,7 @@ impl Session {
                 Box::new(Box::pin(keys::scan(all()?, rights, keys::owned(scan), cursors)))
             }
             Command::Keys { pattern } => {
+                self.client.check_unread(op, keys::MOST_KEYS)?;
                 let rights = self.client.rights.now(&server.access).clone();
                 Box::new(Box::pin(keys::keys(all()?, rights, pattern.to_owned())))
             }

@@ -13,7 +13,7 @@ use crate::fronts::refusals::of_control;
 use crate::state::cursors::Cursors;
 
 /// The most names that KEYS answers with.
-const MOST_KEYS: usize = 10_000;
+pub(super) const MOST_KEYS: u32 = 10_000;
 
 /// What became of a question.
 pub(crate) type Answer = Result<Reply, Refusal>;
@@ -151,7 +151,7 @@ pub(super) async fn keys(all: Sequences, rights: SequenceRights, pattern: String
         let Page { names, last } = page(&all, &rights, Some(&pattern), &after, LIST_MAX as usize).await?;
         yield_now().await;
         found.extend(names);
-        if found.len() > MOST_KEYS {
+        if found.len() > MOST_KEYS as usize {
             let text = format!("more than {MOST_KEYS} names fit: walk over them with SCAN");
             return Err(Refusal::new(Status::COUNT, text));
         }

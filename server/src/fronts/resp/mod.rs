@@ -147,7 +147,9 @@ impl Session {
                 many = places.iter().map(|place| &bytes[place.clone()]).collect();
                 &many
             };
-            if !arguments.is_empty() {
+            if arguments.is_empty() {
+                self.is_early(outbox);
+            } else {
                 self.execute(arguments, outbox);
             }
         }
@@ -197,14 +199,7 @@ impl Session {
             let text = "this port speaks the protocol of Redis (RESP), and this is HTTP";
             return Err(Refusal::new(Status::BAD_REQUEST, text));
         }
-        self.early += u32::from(!self.is_admitted);
-        if self.early > MOST_EARLY && !self.is_admitted {
-            self.is_leaving = true;
-            let text = format!(
-                "Authentication required: {MOST_EARLY} commands came before it; connect again, and AUTH first"
-            );
-            outbox.append(|out| write_error(out, "NOAUTH", &text));
-            self.client.tally.error(Status::UNAUTHENTICATED);
+        if self.is_early(outbox) {
             return Ok(());
         }
         let command = command::parse(arguments)?;
@@ -224,6 +219,21 @@ impl Session {
         // The first command that is one, of a client that may say it.
         self.client.was_greeted |= self.is_admitted;
         self.answer(command, outbox)
+    }
+
+    /// Counts a command of a stranger. True if there were too many: it was told so, and goes.
+    fn is_early(&mut self, outbox: &mut Outbox) -> bool {
+        self.early += u32::from(!self.is_admitted);
+        if self.is_admitted || self.early <= MOST_EARLY {
+            return false;
+        }
+        self.is_leaving = true;
+        let text = format!(
+            "Authentication required: {MOST_EARLY} commands came before it; connect again, and AUTH first"
+        );
+        outbox.append(|out| write_error(out, "NOAUTH", &text));
+        self.client.tally.error(Status::UNAUTHENTICATED);
+        true
     }
 
     fn enqueue(&mut self, arguments: &[&[u8]], outbox: &mut Outbox) -> Result<(), Refusal> {
@@ -360,6 +370,10 @@ impl Conversation for Session {
 
     fn in_flight(&self) -> usize {
         usize::from(self.waiting.is_some())
+    }
+
+    fn kept(&self) -> usize {
+        self.queue.as_ref().map_or(0, Queue::memory) + self.script.memory()
     }
 
     fn receive(&mut self, inbox: &mut Inbox, outbox: &mut Outbox, turn: usize) -> Need {

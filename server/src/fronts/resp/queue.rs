@@ -22,6 +22,11 @@ impl Queue {
         self.commands
     }
 
+    /// Bytes of memory that they take.
+    pub(super) fn memory(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Takes one more, if there is room for it.
     pub(super) fn push(&mut self, arguments: &[&[u8]]) -> Result<(), Refusal> {
         let before = self.bytes.len();
@@ -61,6 +66,11 @@ pub(super) struct Script {
 }
 
 impl Script {
+    /// Bytes of memory that they take.
+    pub(super) fn memory(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Whether there are none.
     pub(super) fn is_empty(&self) -> bool {
         self.bytes.is_empty()

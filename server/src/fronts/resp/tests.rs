@@ -253,11 +253,53 @@ fn a_stranger_that_asks_and_asks_is_sent_away() {
         "{said}"
     );
     assert!(talk.session.is_leaving());
+    // Also one whose commands are none.
+    let mut silent = client(&home);
+    for empty in [&b"\n"[..], b" \r\n", b"*0\r\n", b"*-1\r\n"] {
+        assert_eq!(silent.say(&empty.repeat(16)), "", "{empty:?}");
+    }
+    assert!(!silent.session.is_leaving());
+    let said = silent.say(b"\n\n\n");
+    assert!(said.contains("64 commands") && said.lines().count() == 1, "{said}");
+    assert!(silent.session.is_leaving());
     let mut admitted = client(&home);
     assert_eq!(admitted.type_in("AUTH s3cret"), "+OK\r\n");
+    admitted.say(&b"\n".repeat(100));
     for _ in 0..100 {
         assert_eq!(admitted.type_in("PING"), "+PONG\r\n");
     }
+}
+
+#[test]
+fn large_replies_are_refused_while_what_others_do_not_read_is_too_much() {
+    let home = Home::with_sequences(Tokens::default());
+    let mut talk = client(&home);
+    let large = ["XUID.BATCH 2049", "XUID.BATCH 2049 orders", "KEYS *"];
+    let held = home.with_too_much_unread();
+    for command in large {
+        assert!(talk.type_in(command).starts_with("-OVERLOADED "), "{command}");
+    }
+    for command in ["XUID.BATCH 2048", "XUID.BATCH 2048 orders"] {
+        assert!(talk.type_in(command).starts_with("*2048\r\n"), "{command}");
+    }
+    drop(held);
+    for command in large {
+        assert!(talk.type_in(command).starts_with('*'), "{command}");
+    }
+}
+
+/// They are in no outbox, and bytes all the same.
+#[test]
+fn what_multi_and_exec_keep_counts_as_memory() {
+    let home = Home::with_sequences(Tokens::default());
+    let mut talk = client(&home);
+    assert_eq!(talk.session.kept(), 0);
+    talk.type_in("MULTI");
+    let echo = format!("ECHO {}", "x".repeat(30_000));
+    talk.type_in(&echo);
+    assert!(talk.session.kept() > 30_000);
+    talk.type_in("EXEC");
+    assert_eq!(talk.session.kept(), 0);
 }
 
 #[test]

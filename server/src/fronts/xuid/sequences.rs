@@ -121,6 +121,7 @@ impl Session {
             }
             Request::SeqList(list) => {
                 self.client.limits.check_list(list.limit)?;
+                self.client.check_unread(op, list.limit)?;
                 let rights = self.client.rights.now(&server.access).clone();
                 let all = sequences.all.clone();
                 let SeqList { limit, prefix, after } = list;

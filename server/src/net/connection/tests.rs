@@ -238,7 +238,7 @@ fn a_client_that_reads_nothing_is_closed_soon_where_all_hold_too_much_and_has_it
             let session = resp::Session::new(Home::shared(), None);
             let times = (Instant::now(), Duration::from_mins(5));
             let mut connection = Connection::new(reader, writer, session, newcomer, times);
-            connection.unread = UnreadPart::new(Arc::new(Unread::up_to(most)));
+            connection.unread = UnreadPart::new(Arc::new(Unread::up_to(most, 1)));
             connection.outbox.widen();
             connection.outbox.append(|out| out.resize(20_000_000, b'x'));
             // Until the sockets are full.
@@ -260,6 +260,19 @@ fn a_client_that_reads_nothing_is_closed_soon_where_all_hold_too_much_and_has_it
                 (connection.active, connection.unread_looked) = (Instant::now(), ago(UNREAD_LOOK));
                 assert_eq!(connection.time_is_over(), is_closed && is_slow, "{written} bytes in a span");
             }
+            // A look that comes late says nothing of the client: this process stood.
+            (connection.unread_since, connection.unread_written) = (Some(ago(UNREAD_SPAN)), 0);
+            (connection.active, connection.unread_looked) = (Instant::now(), ago(3 * UNREAD_LOOK));
+            assert!(!connection.time_is_over(), "it was not looked at meanwhile");
+            let has_its_time = connection.unread_since > Some(ago(UNREAD_LOOK));
+            assert_eq!(has_its_time, is_closed, "from now on, where it would be closed");
+            // What it has read takes no part.
+            let left = connection.outbox.len() - 1_000;
+            connection.outbox.consume(left);
+            (connection.active, connection.unread_looked) = (ago(UNREAD_LOOK), ago(UNREAD_LOOK));
+            assert!(!connection.time_is_over(), "a thousand bytes are left");
+            assert_eq!(connection.unread.counts(), !is_closed, "and no more memory, where it is wanted");
+            connection.outbox.append(|out| out.resize(20_000_000, b'x'));
             // One that is to go has its own time.
             connection.need = Need::End;
             let mut rings = (0..100).map(|_| {

@@ -83,6 +83,7 @@ fn page() -> String {
     let sequences = Some(ServedSequences { all, step: 1_000, tiny_tokens: None });
     let limits = Limits {
         unread: usize::MAX,
+        connections: 1,
         wait: Duration::from_millis(50),
         protocol: xuid_protocol::Limits::default(),
     };

@@ -32,6 +32,11 @@ pub(super) fn families(server: &Server) -> Vec<Family> {
         "Addresses whose ids are counted now, where address_ids_per_second is set",
         server.access.limited_addresses() as u64,
     ));
+    all.push(gauge(
+        "xuid_unread_reply_bytes",
+        "Bytes of memory that connections hold whose clients do not read their replies, or not as fast as they come",
+        server.unread.held() as u64,
+    ));
     all.push(counter_by(
         "xuid_panics",
         "Panics that the server survived, by where: each is a bug",

@@ -50,7 +50,7 @@ pub(super) fn families(sequences: &ServedSequences) -> Vec<Family> {
         ),
         counter(
             "xuid_sequence_identity_changes",
-            "Times the store was another one than before",
+            "Times names were closed as the store may be another one, and times another one was gone on with",
             stats.identity_changes,
         ),
         times_by(

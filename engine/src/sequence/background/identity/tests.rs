@@ -126,6 +126,30 @@ fn of_stores_that_were_left_the_latest_are_remembered_and_a_file_of_before_that_
     assert_eq!((known.known(), left), (Some("host 19"), latest.iter().map(String::as_str).collect()));
 }
 
+/// Else the next life would go on with what the other one left.
+#[test]
+fn what_another_process_of_the_folder_closed_stays_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || life(folder.path(), "local");
+    let mut one = open();
+    one.learn(&fenced("a", "100")).unwrap();
+    let mut other = open();
+    one.close("the mark went back", Some(&"100".to_owned())).unwrap();
+    other.learn(&fenced("a", "200")).unwrap();
+    let closed = Some(("the mark went back".to_owned(), Some("100".to_owned())));
+    assert_eq!(open().closed(), closed);
+    assert_eq!(open().fenced(), Some(&"200".to_owned()));
+    // Who opens what it did not close itself leaves that to the other one.
+    other.open_closed().unwrap();
+    assert_eq!(open().closed(), closed);
+    one.open_closed().unwrap();
+    assert_eq!(
+        (open().closed(), open().fenced()),
+        (None, Some(&"200".to_owned())),
+        "and the later fence stays"
+    );
+}
+
 /// Its user may read `xuid_store` by now, or `xuid sequence init` has just made it: neither raised a mark.
 #[test]
 fn a_time_that_could_not_be_read_before_is_no_fence() {

@@ -4,6 +4,7 @@ use super::beside::Beside;
 use super::check::Report;
 use super::failure::{Denied, Failure};
 use super::options::DatabaseOptions;
+use super::table::FoundRow;
 use super::tiny_token::TinyToken;
 use crate::sequence::name::SequenceName;
 use crate::sequence::store::{Alteration, Ask, Identity, NewSequence, Outcome, Row};
@@ -51,13 +52,13 @@ pub(super) trait Dialect: 'static {
     /// The row of a name.
     async fn read(connection: &mut Self::Connection, name: &SequenceName) -> Result<Option<Row>, Failure>;
 
-    /// Rows in the order of their names' bytes.
+    /// Rows in the order of their names' bytes, as they are: fewer than `limit` where there are no more.
     async fn list(
         connection: &mut Self::Connection,
         prefix: &str,
         after: &str,
         limit: usize,
-    ) -> Result<Vec<Row>, Failure>;
+    ) -> Result<Vec<FoundRow>, Failure>;
 
     /// Makes a row; the row that is there then, and whether this call made it.
     async fn create(

@@ -49,6 +49,7 @@ pub use url::{DatabaseUrl, Kind, ParseDatabaseUrlError};
 
 use self::dialect::{Dialect, Granted, Writes};
 use self::failure::{Denied, Failure};
+use self::table::FoundRow;
 use crate::clock::boot_ns;
 use crate::sequence::name::SequenceName;
 use crate::sequence::store::{
@@ -56,6 +57,9 @@ use crate::sequence::store::{
 };
 use crate::sys::client_thread::ClientThread;
 use crate::sys::deferred_log;
+
+/// Rows that are looked through at once.
+const PAGE: usize = 2_000;
 
 /// A connection that was not used for so long is tried before it is needed, so that its loss is no unknown outcome.
 const IDLE_NS: u64 = 30_000_000_000;
@@ -364,7 +368,39 @@ impl<D: Dialect> Store for DatabaseStore<D> {
     }
 
     fn list(&mut self, prefix: &str, after: &str, limit: usize) -> Result<Vec<Row>, StoreError> {
-        Ok(self.run(async |connection| D::list(connection, prefix, after, limit).await)?)
+        let shape = self.options.table.shape;
+        let rows = self.run(async |connection| {
+            let (mut rows, mut after) = (Vec::new(), after.to_owned());
+            while rows.len() < limit {
+                let wanted = limit - rows.len();
+                let found = D::list(connection, prefix, &after, wanted).await?;
+                // A row that cannot be used is not listed; its name says why when it is asked for.
+                rows.extend(found.iter().filter_map(|row| row.row(shape).ok()));
+                match found.into_iter().nth(wanted - 1) {
+                    Some(last) => after = last.name,
+                    None => break,
+                }
+            }
+            Ok(rows)
+        });
+        Ok(rows?)
+    }
+
+    fn unusable(&mut self) -> Result<Option<(SequenceName, String)>, StoreError> {
+        let shape = self.options.table.shape;
+        // A name that none can have is nobody's here.
+        let reason = |row: &FoundRow| Some((SequenceName::new(&row.name).ok()?, row.row(shape).err()?));
+        let mut after = String::new();
+        loop {
+            let found = self.run(async |connection| D::list(connection, "", &after, PAGE).await)?;
+            if let Some(unusable) = found.iter().find_map(reason) {
+                return Ok(Some(unusable));
+            }
+            match found.into_iter().nth(PAGE - 1) {
+                Some(last) => after = last.name,
+                None => return Ok(None),
+            }
+        }
     }
 
     fn create(&mut self, name: &SequenceName, new: &NewSequence) -> Result<Row, StoreError> {

@@ -78,7 +78,7 @@ impl Dialect for Scripted {
         Ok(None)
     }
 
-    async fn list(_: &mut u32, _: &str, _: &str, _: usize) -> Result<Vec<Row>, Failure> {
+    async fn list(_: &mut u32, _: &str, _: &str, _: usize) -> Result<Vec<FoundRow>, Failure> {
         Ok(Vec::new())
     }
 

@@ -16,15 +16,20 @@ const silentAfter = time.Second
 
 // Call is attempts until one succeeds, fails for good, or the time for retries is over.
 func (f *Fleet) Call(ctx context.Context, r *wire.Request) (link.Answer, error) {
-	answer, err := f.attempt(ctx, r, silentAfter)
-	if err == nil || f.options.RetryFor <= 0 {
-		return answer, err
+	if f.options.RetryFor <= 0 {
+		return f.attempt(ctx, r, silentAfter)
 	}
-	return f.callAgain(ctx, r, err)
+	// The first attempt counts: a call may last no longer for having failed late.
+	begin := time.Now()
+	answer, err := f.attempt(ctx, r, silentAfter)
+	if err == nil {
+		return answer, nil
+	}
+	return f.callAgain(ctx, r, begin, err)
 }
 
-func (f *Fleet) callAgain(ctx context.Context, r *wire.Request, err error) (link.Answer, error) {
-	begin, retries := time.Now(), f.Retries()
+func (f *Fleet) callAgain(ctx context.Context, r *wire.Request, begin time.Time, err error) (link.Answer, error) {
+	retries := f.Retries()
 	for {
 		if failure := fail.Of(err); failure == nil || !failure.Retryable() {
 			return link.Answer{}, err
@@ -104,7 +109,7 @@ func (f *Fleet) afterFailure(l *link.Link, err error, failure *fail.Error, begin
 	}
 	// Whether the link was silent for too long it judges for itself. If it was silent since the request, and there are
 	// other servers, they are asked from now on, and what is in flight here is still answered. Not where none of them was
-	// there when it was dialed last: all calls would wait for that.
+	// there a moment ago: all calls would wait for that.
 	if isLate && l.SilentSince(begin) && f.otherThere(l) {
 		l.Retire()
 	}

@@ -12,7 +12,7 @@ import (
 func TestAConnectionThatStandsOnlyWhenTheFleetIsClosedIsClosed(t *testing.T) {
 	fake := faketest.Start(t, 1)
 	f := &Fleet{
-		servers: []string{fake.Addr}, cluster: [16]byte{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, dialed: []int64{0}, away: []bool{false},
+		servers: []string{fake.Addr}, cluster: [16]byte{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, dialed: []int64{0}, away: make(away, 1),
 		options: Options{Link: link.Options{ConnectTimeout: faketest.Patience}, Rounds: 1},
 		// The dial was over before its life was.
 		life: context.Background(), closed: true,

@@ -26,7 +26,7 @@ func Connect(ctx context.Context, servers []string, options Options) (*Fleet, er
 	life, endLife := context.WithCancel(context.Background())
 	f := &Fleet{
 		servers: shuffled(servers), options: options, life: life, endLife: endLife, dialed: make([]int64, len(servers)),
-		away: make([]bool, len(servers)),
+		away: make(away, len(servers)),
 	}
 	best, err := f.greetAll(ctx)
 	if err != nil {
@@ -49,10 +49,11 @@ func shuffled(servers []string) []string {
 	return drawn
 }
 
-// greetAll greets every server at once and compares their clusters. It returns the first of the list that answered.
+// greetAll greets every server at once and compares their clusters. It returns the first of the list that answered,
+// and notes those that did not in time.
 func (f *Fleet) greetAll(ctx context.Context) (best outcome, err error) {
 	dials, cancel := context.WithCancel(ctx)
-	ended := make(chan outcome, len(f.servers))
+	begin, ended := link.Now(), make(chan outcome, len(f.servers))
 	for at, server := range f.servers {
 		at, server := at, server
 		go func() {
@@ -60,7 +61,7 @@ func (f *Fleet) greetAll(ctx context.Context) (best outcome, err error) {
 			ended <- outcome{at, greeted, err}
 		}()
 	}
-	open := len(f.servers)
+	open, heard := len(f.servers), make([]bool, len(f.servers))
 	defer func() {
 		cancel()
 		if err != nil && best.greeted != nil {
@@ -75,11 +76,19 @@ func (f *Fleet) greetAll(ctx context.Context) (best outcome, err error) {
 		select {
 		case came = <-ended:
 			open--
+			heard[came.at] = true
 		case <-enough:
+			for at, hasEnded := range heard {
+				if !hasEnded {
+					// As one that was waited for to the end of its time.
+					f.away.note(at, link.Now()-int64(f.options.Link.ConnectTimeout), false)
+				}
+			}
 			return best, nil
 		}
 		switch {
 		case came.err != nil:
+			f.away.note(came.at, begin, false)
 			// What will not pass by waiting says more than "not reached".
 			if failure := fail.Of(err); failure == nil || failure.Retryable() {
 				err = came.err

@@ -19,8 +19,8 @@ import (
 )
 
 // After a refusal a server is left for another one that was not dialed for so long, or for as long as the refusal says to
-// wait, up to the most. Else, where all servers refuse, a caller that asks for what none of them has would take the others
-// along from server to server, with a dial for nearly each call.
+// wait, up to the most, and that costs no long dial in vain. Else, where all servers refuse, a caller that asks for what none
+// of them has would take the others along from server to server, with a dial for nearly each call.
 const (
 	leastStay = time.Second
 	mostStay  = 10 * time.Second
@@ -61,8 +61,8 @@ type Fleet struct {
 	next int
 	// dialed: when each server was dialed last, to take the place of another one; 0: never.
 	dialed []int64
-	// away: which were not there then.
-	away    []bool
+	// away: which were not there when they were dialed last.
+	away    away
 	dialing *dialing
 	// links that have not ended, and some that have (I4).
 	links []*link.Link
@@ -153,13 +153,13 @@ func (f *Fleet) use(greeted *link.Greeted, at int) *link.Link {
 	return l
 }
 
-// search tries the servers in turn, from the one after the last tried, for as many rounds as allowed.
+// search tries the servers, each once a round, for as many rounds as allowed.
 func (f *Fleet) search() (*link.Greeted, int, error) {
 	pauses := newBackoff(&f.options)
 	for round := 1; ; round++ {
 		var worthWaiting, hopeless error
-		for range f.servers {
-			at := f.nextServer()
+		for _, at := range f.turn() {
+			f.moveTurn(at)
 			greeted, err := f.dial(at)
 			if err == nil {
 				return greeted, at, nil
@@ -182,19 +182,35 @@ func (f *Fleet) search() (*link.Greeted, int, error) {
 	}
 }
 
-// nextServer is the index of the server whose turn it is to be dialed.
-func (f *Fleet) nextServer() int {
+// turn is the indices of the servers, from the one after the last tried. Those that cost a long dial in vain come last.
+func (f *Fleet) turn() []int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	at := f.next % len(f.servers)
+	now := link.Now()
+	var turn, last []int
+	for i := range f.servers {
+		at := (f.next + i) % len(f.servers)
+		if f.away.costs(at, now) {
+			last = append(last, at)
+		} else {
+			turn = append(turn, at)
+		}
+	}
+	return append(turn, last...)
+}
+
+// moveTurn notes that this one is dialed.
+func (f *Fleet) moveTurn(at int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.next = at + 1
 	f.dialed[at] = link.Now()
-	return at
 }
 
 // dial greets a server. One of another cluster is refused (I1), and voids what is held (I3): nothing tells which of the two
-// clusters is the one that ids are meant to be of.
+// clusters is the one that ids are meant to be of. It notes whether the server was there, which a stranger is not.
 func (f *Fleet) dial(at int) (*link.Greeted, error) {
+	begin := link.Now()
 	greeted, err := link.Dial(f.life, f.servers[at], &f.options.Link)
 	if err == nil {
 		if err = sameCluster(f.first, f.cluster, &greeted.About); err != nil {
@@ -202,7 +218,7 @@ func (f *Fleet) dial(at int) (*link.Greeted, error) {
 		}
 	}
 	f.mu.Lock()
-	f.away[at] = err != nil
+	f.away.note(at, begin, err == nil)
 	f.mu.Unlock()
 	if err != nil {
 		if f.options.OnStranger != nil && fail.Is(err, fail.WrongCluster) {
@@ -253,7 +269,7 @@ func (f *Fleet) comeBack() {
 }
 
 // leave leaves the server of a link after a refusal with what may take it long, if there is another server that was not
-// dialed of late. What is in flight is still answered.
+// dialed of late, and costs no long dial in vain. What is in flight is still answered.
 func (f *Fleet) leave(l *link.Link, failure *fail.Error) {
 	pause := failure.RetryAfter
 	if pause < leastStay {
@@ -266,7 +282,7 @@ func (f *Fleet) leave(l *link.Link, failure *fail.Error) {
 	f.mu.Lock()
 	for at, server := range f.servers {
 		isDue := f.dialed[at] == 0 || now-f.dialed[at] >= int64(pause)
-		goes = goes || (server != l.About().Server && isDue)
+		goes = goes || (server != l.About().Server && isDue && !f.away.costs(at, now))
 	}
 	f.mu.Unlock()
 	if goes {
@@ -274,12 +290,13 @@ func (f *Fleet) leave(l *link.Link, failure *fail.Error) {
 	}
 }
 
-// otherThere says whether there is another server than that of the link, and one that was there when it was dialed last.
+// otherThere says whether there is another server than that of the link, and one that was not away a moment ago.
 func (f *Fleet) otherThere(l *link.Link) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	now := link.Now()
 	for at, server := range f.servers {
-		if server != l.About().Server && !f.away[at] {
+		if server != l.About().Server && !f.away.is(at, now) {
 			return true
 		}
 	}

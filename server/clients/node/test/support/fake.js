@@ -36,6 +36,17 @@ export function standStill(ms) {
   for (const end = performance.now() + ms; performance.now() < end;);
 }
 
+/** Sets the clock of the client on, until the test ends. */
+export function clockOf(t) {
+  const now = performance.now.bind(performance);
+  const before = Object.getOwnPropertyDescriptor(performance, 'now');
+  t.after(() => {
+    delete performance.now;
+    if (before !== undefined) Object.defineProperty(performance, 'now', before);
+  });
+  return (ms) => Object.defineProperty(performance, 'now', { configurable: true, value: () => now() + ms });
+}
+
 export const HELLO = Object.freeze({
   version: 1, features: 0, cluster: '07'.repeat(16), epoch_ms: '1524153600000', tick_us: 1_000, time_bits: 41,
   worker_bits: 10, sequence_bits: 12, max_body: 4_096, max_count: 131_072, max_in_flight: 1_024, idle_ms: 300_000,
@@ -94,6 +105,25 @@ export async function pair(t, options = {}, hello = {}) {
   const quick = { firstPauseMs: 1, longestPauseMs: 20 };
   const [client, peer] = await Promise.all([connect(fake.address, { ...quick, ...options }), fake.greet()]);
   return { client, fake, peer };
+}
+
+const QUICK = { firstPauseMs: 1, longestPauseMs: 20, retryForMs: 10_000 };
+
+/** So many servers, closed after the test. */
+export async function fleet(t, count) {
+  const fakes = await Promise.all(Array.from({ length: count }, () => Fake.start()));
+  t.after(() => Promise.all(fakes.map((fake) => fake.close())));
+  return fakes;
+}
+
+/** A client of these, and its first server with the connection to it; the others follow. */
+export async function begin(fakes, options = {}) {
+  const connecting = connect(fakes.map(({ address }) => address), { ...QUICK, ...options });
+  const peers = await Promise.all(fakes.map((fake) => fake.greet()));
+  const client = await soon(connecting);
+  const at = fakes.findIndex(({ address }) => address === client.served.server);
+  const others = fakes.filter((_, place) => place !== at);
+  return { client, first: fakes[at], peer: peers[at], others };
 }
 
 /** The server's end of a connection. */

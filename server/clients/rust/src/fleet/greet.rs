@@ -1,5 +1,6 @@
 //! The first words with all servers, and what tells two clusters apart.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use xuid_protocol::Status;
 
+use super::away::Away;
 use crate::error::ClientError;
 use crate::link::dial::{Greeted, dial};
 use crate::options::{Options, later};
@@ -38,21 +40,26 @@ pub(super) fn same_cluster(known: &Served, new: &Served) -> Result<(), ClientErr
     })
 }
 
-/// Greets every server at once and compares their clusters. Returns the first of the list that answered.
+/// Greets every server at once and compares their clusters. Returns the first of the list that answered, and notes those that did
+/// not in time.
 pub(super) async fn greet_all(
     servers: &[Arc<str>],
     options: &Options,
+    away: &mut Away,
 ) -> Result<(usize, Greeted), ClientError> {
     let mut dials = JoinSet::new();
     for (at, server) in servers.iter().cloned().enumerate() {
         let options = options.clone();
         dials.spawn(async move { (at, dial(&server, &options).await) });
     }
-    let mut deadline = later(later(Instant::now(), options.connect_timeout), STRAGGLERS);
+    let begin = Instant::now();
+    let mut deadline = later(later(begin, options.connect_timeout), STRAGGLERS);
+    let mut late: BTreeSet<_> = (0..servers.len()).collect();
     let (mut best, mut failure): (Option<(usize, Greeted)>, Option<ClientError>) = (None, None);
     while let Ok(Some(joined)) = timeout_at(deadline, dials.join_next()).await {
         match joined {
             Ok((at, Ok(greeted))) => {
+                late.remove(&at);
                 let Some((first, known)) = best else {
                     deadline = deadline.min(Instant::now() + STRAGGLERS);
                     best = Some((at, greeted));
@@ -61,7 +68,9 @@ pub(super) async fn greet_all(
                 same_cluster(&known.served, &greeted.served)?;
                 best = Some(if at < first { (at, greeted) } else { (first, known) });
             }
-            Ok((_, Err(error))) => {
+            Ok((at, Err(error))) => {
+                late.remove(&at);
+                away.note(at, begin, false);
                 tracing::debug!(%error, "a server did not answer");
                 // What will not pass by waiting says more than "not reached".
                 let keeps = failure.as_ref().is_some_and(|known| !known.is_retryable());
@@ -73,6 +82,11 @@ pub(super) async fn greet_all(
                 }
             }
         }
+    }
+    // As those that were waited for to the end of their time.
+    let begin = Instant::now().checked_sub(options.connect_timeout).unwrap_or(begin);
+    for at in late {
+        away.note(at, begin, false);
     }
     best.ok_or_else(|| failure.unwrap_or(ClientError::Closed))
 }

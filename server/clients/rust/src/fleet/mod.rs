@@ -1,5 +1,6 @@
 //! The servers of one cluster, as one to ask.
 
+mod away;
 mod backoff;
 mod greet;
 mod held_ahead;

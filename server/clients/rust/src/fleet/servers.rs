@@ -17,6 +17,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::away::Away;
 use super::backoff::{Backoff, random_number, random_share};
 use super::greet::{greet_all, is_stranger, same_cluster};
 use super::held_ahead::{HeldAhead, Holders};
@@ -28,7 +29,7 @@ use crate::process::Process;
 use crate::served::Served;
 
 /// After a refusal a server is left for another one that was not dialed for so long, or for as long as the refusal says
-/// to wait, up to the most. Else, where all servers refuse, a caller that asks for what none of them has would take the
+/// to wait, up to the most, and that costs no long dial in vain. Else, where all servers refuse, a caller that asks for what none of them has would take the
 /// others along from server to server, with a dial for nearly each call.
 const LEAST_STAY: Duration = Duration::from_secs(1);
 const MOST_STAY: Duration = Duration::from_secs(10);
@@ -67,8 +68,8 @@ struct Current {
     next: usize,
     /// When each server was dialed last, to take the place of another one.
     dialed: Vec<Option<Instant>>,
-    /// Which were not there then.
-    away: Vec<bool>,
+    /// Which were not there when they were dialed last.
+    away: Away,
     /// The search that is under way (I2).
     search: Option<watch::Receiver<Option<Found>>>,
     /// The task that tries the first choice again.
@@ -98,7 +99,8 @@ impl Fleet {
             return Err(ClientError::Invalid { name: "servers", found: 0, allowed: "one address or more" });
         }
         shuffle(&mut servers);
-        let (at, greeted) = greet_all(&servers, &options).await?;
+        let mut away = Away::of(servers.len());
+        let (at, greeted) = greet_all(&servers, &options, &mut away).await?;
         let link = Link::start(greeted, &options);
         let pinned = Arc::clone(&link.served);
         let current = Mutex::new(Current {
@@ -106,7 +108,7 @@ impl Fleet {
             left: Vec::new(),
             next: at + 1,
             dialed: vec![None; servers.len()],
-            away: vec![false; servers.len()],
+            away,
             search: None,
             return_trip: None,
             closed: false,
@@ -212,12 +214,13 @@ impl Fleet {
     pub(crate) fn leave(&self, link: &Link, error: &ClientError) {
         let (server, now) = (&link.served.server, Instant::now());
         let pause = error.retry_after().clamp(LEAST_STAY, MOST_STAY);
-        let is_due = |dialed: &Option<Instant>| {
-            dialed.is_none_or(|dialed| now.saturating_duration_since(dialed) >= pause)
-        };
         let goes = {
             let current = self.lock();
-            self.servers.iter().zip(&current.dialed).any(|(other, dialed)| other != server && is_due(dialed))
+            let is_due = |at: usize| {
+                current.dialed[at].is_none_or(|dialed| now.saturating_duration_since(dialed) >= pause)
+                    && !current.away.costs(at, now)
+            };
+            self.servers.iter().enumerate().any(|(at, other)| other != server && is_due(at))
         };
         if goes {
             tracing::debug!(%error, "leaving for another server");
@@ -225,10 +228,10 @@ impl Fleet {
         }
     }
 
-    /// Whether there is another server than that of this link, and one that was there when it was dialed last.
+    /// Whether there is another server than that of this link, and one that was not away a moment ago.
     pub(crate) fn is_other_there(&self, link: &Link) -> bool {
-        let server = &link.served.server;
-        self.servers.iter().zip(&self.lock().away).any(|(other, is_away)| other != server && !is_away)
+        let (server, now, current) = (&link.served.server, Instant::now(), self.lock());
+        self.servers.iter().enumerate().any(|(at, other)| other != server && !current.away.is_away(at, now))
     }
 
     /// Whether the server that this is an error of is still the one in use.
@@ -289,21 +292,20 @@ impl Fleet {
         Ok(current.link.is_serving().then(|| Arc::clone(&current.link)))
     }
 
-    /// Tries the servers in turn, from the one after the last tried, for as many rounds as allowed.
+    /// Tries the servers, each once a round, for as many rounds as allowed.
     async fn redial(self: &Arc<Self>) -> Result<(usize, Greeted), ClientError> {
         let mut backoff = Backoff::new(self.options.first_pause, self.options.longest_pause);
         let mut round = 1;
         loop {
             let mut worth_waiting = None;
             let mut hopeless = None;
-            for _ in 0..self.servers.len() {
+            for at in self.turn() {
                 if Arc::strong_count(self) == 1 {
                     // Every client was dropped, and what looks for a server is all that is left.
                     return Err(ClientError::Closed);
                 }
-                let at = self.next_server();
-                let server = &self.servers[at];
-                match self.same_as_pinned(at, dial(server, &self.options).await) {
+                let (begin, server) = (self.begin_dial(at), &self.servers[at]);
+                match self.same_as_pinned(at, begin, dial(server, &self.options).await) {
                     Ok(greeted) => return Ok((at, greeted)),
                     Err(error) => {
                         tracing::warn!(%server, %error, "cannot connect");
@@ -322,20 +324,29 @@ impl Fleet {
         }
     }
 
-    /// Index of the server whose turn it is to be dialed.
-    fn next_server(&self) -> usize {
-        let mut current = self.lock();
-        let at = current.next % self.servers.len();
+    /// Indices of the servers, from the one after the last tried; those that cost a long dial in vain come last.
+    fn turn(&self) -> Vec<usize> {
+        let (current, now) = (self.lock(), Instant::now());
+        let all = (0..self.servers.len()).map(|at| (current.next + at) % self.servers.len());
+        let (last, mut turn): (Vec<_>, Vec<_>) = all.partition(|at| current.away.costs(*at, now));
+        turn.extend(last);
+        turn
+    }
+
+    /// Notes that this one is dialed.
+    fn begin_dial(&self, at: usize) -> Instant {
+        let (mut current, now) = (self.lock(), Instant::now());
         current.next = at + 1;
-        current.dialed[at] = Some(Instant::now());
-        at
+        current.dialed[at] = Some(now);
+        now
     }
 
     /// Refuses a server of another cluster (I1), and voids what is held (I3): nothing tells which of the two clusters is
-    /// the one that ids are meant to be of. Notes whether the server of that index was there.
+    /// the one that ids are meant to be of. Notes whether the server of that index was there, which was dialed then.
     fn same_as_pinned(
         &self,
         at: usize,
+        begin: Instant,
         dialed: Result<Greeted, ClientError>,
     ) -> Result<Greeted, ClientError> {
         let checked =
@@ -345,7 +356,7 @@ impl Fleet {
         {
             self.holders.void();
         }
-        self.lock().away[at] = checked.is_err();
+        self.lock().away.note(at, begin, checked.is_ok());
         checked
     }
 
@@ -359,9 +370,10 @@ impl Fleet {
                 let span = options.return_after.min(LONGEST_AWAY);
                 sleep(span / 2 + span.mul_f64(random_share())).await;
                 // The fleet is not held meanwhile: it ends with its last client.
+                let begin = Instant::now();
                 let dialed = dial(&home, &options).await;
                 let Some(fleet) = fleet.upgrade() else { return };
-                match fleet.same_as_pinned(0, dialed) {
+                match fleet.same_as_pinned(0, begin, dialed) {
                     Ok(greeted) => return fleet.come_back(greeted).await,
                     Err(error) => tracing::debug!(%error, "the first choice is not there yet"),
                 }

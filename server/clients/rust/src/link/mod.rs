@@ -45,6 +45,9 @@ use crate::served::Served;
 /// Room made for each read: a few hundred replies to NEXT, and few reads for a large ARRAY.
 const READ_ROOM: usize = 64 * 1_024;
 
+/// What is kept of that behind larger replies.
+const INBOX_KEPT: usize = 4 << 20;
+
 /// How long the read side may go on when writing failed: the server may have said why before it closed.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
@@ -345,6 +348,9 @@ impl Link {
             match self.deliver(&inbox) {
                 Ok((consumed, answered)) => {
                     inbox.drain(..consumed);
+                    if inbox.len() < INBOX_KEPT {
+                        inbox.shrink_to(INBOX_KEPT);
+                    }
                     if answered > 0 || !inbox.is_empty() {
                         self.lock().was_answered();
                     }

@@ -178,6 +178,8 @@ async fn options_and_arguments_out_of_range_are_told_before_anything_is_sent() {
         quick().token(long.as_bytes()),
         quick().max_in_flight(0),
         quick().reconnect_rounds(0),
+        quick().timeout(Duration::ZERO),
+        quick().connect_timeout(Duration::ZERO),
     ] {
         let error = Client::connect("127.0.0.1:1", options).await.unwrap_err();
         assert!(matches!(error, ClientError::Invalid { .. }), "{error:?}");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use xuid_client::{Client, ClientError, Options, Order, PrefetchOptions, PrefetchStats};
-use xuid_protocol::{ArrayWriter, Bulk, reply_id, reply_ping};
+use xuid_protocol::{ArrayWriter, Bulk, Refusal, Status, reply_id, reply_ping};
 
 use crate::fake::{Asked, Fake, Pair, Peer, quick, soon};
 use crate::mill::until;
@@ -211,6 +211,42 @@ async fn a_server_that_is_silent_for_a_moment_is_not_left_for_one_that_was_not_t
     };
     let (next, ()) = soon(async { tokio::join!(client.next(Order::Any), script) }).await;
     assert_eq!(next.unwrap(), 2);
+}
+
+/// Nor for one that took the connection at the beginning, and said nothing.
+#[tokio::test]
+async fn a_server_that_did_not_answer_at_the_connect_is_gone_to_for_no_silence_and_no_refusal() {
+    let (a, b) = (Fake::start(1).await, Fake::start(1).await);
+    let connect = Client::connect_any([a.addr, b.addr], quick().timeout(Duration::from_mins(1)));
+    let (client, mut at_a) = soon(async { tokio::join!(connect, a.greet()) }).await;
+    let client = client.unwrap();
+    let _silent = soon(b.accept()).await;
+    let refusal = Refusal::new(Status::NOT_READY, "soon");
+    let (next, ()) = soon(async { tokio::join!(client.next(Order::Any), at_a.refuse(&refusal)) }).await;
+    assert!(matches!(next, Err(ClientError::Refused { .. })), "{next:?}");
+    assert!(client.is_connected());
+    let source = client.prefetch(hasty()).unwrap();
+    until(|| gave_up(source.stats())).await;
+    assert!(client.is_connected() && !b.has_caller().await, "it stays");
+}
+
+/// A store that is away for long would have all callers wait for a connection each time that one asks for a number.
+#[tokio::test]
+async fn no_refusal_leads_again_soon_to_a_server_that_was_silent_for_long() {
+    let options = quick().connect_timeout(Duration::from_secs(1));
+    let Pair { a, b: _silent, client, mut at_a } = Pair::start(options).await;
+    let refusal = Refusal::new(Status::STORE_AWAY, "away").retry_after(Duration::from_secs(1));
+    let (number, ()) = soon(async { tokio::join!(client.next(Order::Any), at_a.refuse(&refusal)) }).await;
+    assert!(number.is_err() && !client.is_connected(), "it is left once");
+    let script = async {
+        let mut at_a = a.greet().await;
+        at_a.serve(1).await;
+        at_a
+    };
+    let (next, mut at_a) = soon(async { tokio::join!(client.next(Order::Any), script) }).await;
+    assert_eq!(next.unwrap(), 1);
+    let (number, ()) = soon(async { tokio::join!(client.next(Order::Any), at_a.refuse(&refusal)) }).await;
+    assert!(number.is_err() && client.is_connected(), "and not again at once");
 }
 
 #[tokio::test]

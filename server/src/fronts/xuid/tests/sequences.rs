@@ -51,6 +51,31 @@ fn numbers_come_one_by_one_in_arrays_and_in_runs_and_none_twice() {
 }
 
 #[test]
+fn large_replies_are_refused_while_what_others_do_not_read_is_too_much() {
+    let home = Home::with_sequences(Tokens::default());
+    let mut talk = Talk::greeted(Arc::clone(&home.server));
+    let ask = |talk: &mut Talk, count| {
+        [
+            talk.ask(|out| request_array(out, 7, Bulk::new(count, Order::Any, PATIENCE))),
+            talk.ask(|out| request_seq_array(out, 7, bulk("orders", count, Order::Any))),
+            talk.ask(|out| {
+                let list = SeqList { limit: count / 8 + count % 8, prefix: "", after: "" };
+                request_seq_list(out, 7, list);
+            }),
+        ]
+    };
+    let is_refused = |said: &Said| *said == Said::Error(Status::OVERLOADED);
+    let held = home.with_too_much_unread();
+    assert!(ask(&mut talk, 2_049).iter().all(is_refused));
+    assert!(!ask(&mut talk, 2_048).iter().any(is_refused));
+    // Runs have one entry for many.
+    let runs = talk.ask(|out| request_runs(out, 7, Bulk::new(2_049, Order::Any, PATIENCE)));
+    assert!(matches!(runs, Said::Ids(_)));
+    drop(held);
+    assert!(!ask(&mut talk, 2_049).iter().any(is_refused));
+}
+
+#[test]
 fn a_batch_is_answered_in_its_order_each_with_its_own_number() {
     let home = Home::with_sequences(Tokens::default());
     let mut talk = Talk::greeted(Arc::clone(&home.server));

@@ -108,21 +108,9 @@ impl Dialect for MySql {
         prefix: &str,
         after: &str,
         limit: usize,
-    ) -> Result<Vec<Row>, Failure> {
-        let (mut rows, mut after) = (Vec::new(), after.to_owned());
-        while rows.len() < limit {
-            let wanted = limit - rows.len();
-            let found = connection.rows(&connection.sql.list(prefix, &after, wanted)).await?;
-            for row in found.iter().map(found_row) {
-                after.clone_from(&row.name);
-                // A row that cannot be used is not listed; its name says why when it is asked for.
-                rows.extend(row.row(connection.table.shape));
-            }
-            if found.len() < wanted {
-                break;
-            }
-        }
-        Ok(rows)
+    ) -> Result<Vec<FoundRow>, Failure> {
+        let found = connection.rows(&connection.sql.list(prefix, after, limit)).await?;
+        Ok(found.iter().map(found_row).collect())
     }
 
     async fn create(

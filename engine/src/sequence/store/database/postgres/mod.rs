@@ -121,26 +121,12 @@ impl Dialect for Postgres {
         prefix: &str,
         after: &str,
         limit: usize,
-    ) -> Result<Vec<Row>, Failure> {
-        let (mut rows, mut after) = (Vec::new(), after.to_owned());
-        while rows.len() < limit {
-            let wanted = limit - rows.len();
-            let most = i64::try_from(wanted).unwrap_or(i64::MAX);
-            let parameters: [Parameter<'_>; 3] =
-                [(&after, Type::TEXT), (&prefix, Type::TEXT), (&most, Type::INT8)];
-            let found = connection.rows(&connection.sql.list, &parameters).await?;
-            let is_last = found.len() < wanted;
-            for row in &found {
-                let row = found_row(row)?;
-                after.clone_from(&row.name);
-                // A row that cannot be used is not listed; its name says why when it is asked for.
-                rows.extend(row.row(connection.table.shape));
-            }
-            if is_last {
-                break;
-            }
-        }
-        Ok(rows)
+    ) -> Result<Vec<FoundRow>, Failure> {
+        let most = i64::try_from(limit).unwrap_or(i64::MAX);
+        let parameters: [Parameter<'_>; 3] =
+            [(&after, Type::TEXT), (&prefix, Type::TEXT), (&most, Type::INT8)];
+        let found = connection.rows(&connection.sql.list, &parameters).await?;
+        found.iter().map(found_row).collect()
     }
 
     async fn create(

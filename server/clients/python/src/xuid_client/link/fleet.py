@@ -29,6 +29,7 @@ from ..errors import WRONG_CLUSTER, Closed, ConnectionLost, Refused, Timeout, Us
 from ..options import Options
 from ..process import settle, tell_of_forks
 from ..values import Served
+from .away import Away
 from .conversation import NotSent
 from .mutex import Mutex
 from .retry import RANDOM, Backoff, Retries, leads_elsewhere
@@ -42,8 +43,8 @@ _ROUNDS = 6
 _REPEATS = 6
 
 #: After a refusal a server is left for another one that was not dialed for so long, or for as long as the refusal says to
-#: wait, up to the most; in seconds. Else, where all servers refuse, a caller that asks for what none of them has would take
-#: the others along from server to server.
+#: wait, up to the most; in seconds; and that costs no long dial in vain. Else, where all servers refuse, a caller that asks for
+#: what none of them has would take the others along from server to server.
 _LEAST_STAY = 1.0
 _MOST_STAY = 10.0
 
@@ -81,7 +82,7 @@ class Port(Protocol):
 
     async def dial_all(self, options: Options, limit: float) -> dict[str, Link | XuidError]:
         """Dials all servers at once; the outcomes that came in time. When the first connection stands, the others have
-        :data:`STRAGGLERS` more: which is later is checked when it is first used."""
+        :data:`STRAGGLERS` more: which is later counts as away, and is checked when it is first used."""
 
     async def sleep(self, seconds: float) -> None: ...
 
@@ -121,8 +122,8 @@ class Fleet:
         self._comeback_at = 0.0
         #: When each server was dialed last.
         self._dialed: dict[str, float] = {}
-        #: Which were not there then.
-        self._away: set[str] = set()
+        #: Which were not there when they were dialed last.
+        self._away = Away()
         self._failures = 0
         self._last_failure: XuidError | None = None
 
@@ -194,6 +195,7 @@ class Fleet:
             server = link.served.server
             if time.monotonic() >= begin + limit:
                 raise Timeout(server, limit)
+            begun_here = time.monotonic()
             try:
                 return await link.exchange(request, begin + limit)
             except NotSent:
@@ -203,10 +205,9 @@ class Fleet:
                     raise
             except Timeout:
                 # The caller ends alone: the link judges for itself whether it was silent for too long. If it was since the
-                # request, and there are other servers, they are asked from now on. Not where none of them was there when it was
-                # dialed last: all calls would wait for that.
-                others = set(self.options.servers) - {link.served.server}
-                if others - self._away and link.is_silent_since(begin):
+                # request, and there are other servers, they are asked from now on. Not where none of them was there a moment
+                # ago: all calls would wait for that.
+                if link.is_silent_since(begun_here) and self._is_other_there(link):
                     link.retire()
                 raise Timeout(server, limit) from None
             except Refused as error:
@@ -318,10 +319,20 @@ class Fleet:
         """Greets all servers and compares their clusters; the first one that answers, in turn from the first choice. Each
         is tried once, so that a wrong address is an error at once."""
         servers = self._turns()
-        patience = min(limit - time.monotonic(), self.options.connect_timeout)
+        begin = time.monotonic()
+        patience = min(limit - begin, self.options.connect_timeout)
         if len(servers) == 1:
             return await port.dial(servers[0], self.options, patience)
         outcomes = await port.dial_all(self.options, patience)
+        for server in servers:
+            outcome = outcomes.get(server)
+            if outcome is None:
+                # As one that was waited for to the end of its time.
+                self._away.note(server, time.monotonic() - self.options.connect_timeout)
+            elif isinstance(outcome, XuidError):
+                self._note_away(server, begin, patience)
+            else:
+                self._away.clear(server)
         found = [outcomes[server] for server in servers if server in outcomes]
         links: list[Any] = [outcome for outcome in found if not isinstance(outcome, XuidError)]
         failures = [outcome for outcome in found if isinstance(outcome, XuidError)]
@@ -343,18 +354,21 @@ class Fleet:
         raise next((error for error in failures if not error.retryable), failures[0])
 
     async def _redial(self, port: Port, limit: float) -> Link:
-        """Tries the servers in turn, from the one after the last tried, for as many rounds as allowed."""
+        """Tries the servers, each once a round, for as many rounds as allowed."""
         backoff = Backoff()
         failure: XuidError | None = None
         for _ in range(_ROUNDS):
             hopeless: XuidError | None = None
             waits = False
-            for server in self._turns():
+            now = time.monotonic()
+            # Those that cost a long dial in vain come last.
+            for server in sorted(self._turns(), key=lambda server: self._away.costs(server, now)):
                 if self.is_closed:
                     raise Closed
                 left = limit - time.monotonic()
                 if left <= 0:
                     raise failure or Timeout(server, self.options.timeout)
+                self._next = self.options.servers.index(server) + 1
                 try:
                     return await self._dial_pinned(port, server, min(left, self.options.connect_timeout))
                 except XuidError as error:
@@ -373,8 +387,7 @@ class Fleet:
         return [*servers[first:], *servers[:first]]
 
     async def _dial_pinned(self, port: Port, server: str, limit: float) -> Link:
-        self._next = self.options.servers.index(server) + 1
-        self._dialed[server] = time.monotonic()
+        begin = self._dialed[server] = time.monotonic()
         try:
             link = await port.dial(server, self.options, limit)
             try:
@@ -384,12 +397,25 @@ class Fleet:
                 link.end(Closed())
                 raise
         except XuidError as error:
-            self._away.add(server)
+            self._note_away(server, begin, limit)
             if _is_stranger(error):
                 self._void()
             raise
-        self._away.discard(server)
+        self._away.clear(server)
         return link
+
+    def _note_away(self, server: str, begin: float, limit: float) -> None:
+        """A dial that began then has failed. One that came to the end of a time that was short says nothing of the server: it was
+        what a caller had left."""
+        enough = min(self.options.connect_timeout, STRAGGLERS) / 2
+        if limit >= enough or time.monotonic() - begin < limit:
+            self._away.note(server, begin)
+
+    def _is_other_there(self, link: Link) -> bool:
+        """Whether there is another server than that of the link, and one that was not away a moment ago."""
+        now = time.monotonic()
+        others = (server for server in self.options.servers if server != link.served.server)
+        return any(not self._away.is_away(other, now) for other in others)
 
     def _void(self) -> None:
         """Nothing tells which of the two clusters is the one that ids are meant to be of (F4)."""
@@ -402,9 +428,10 @@ class Fleet:
         """A server has refused with what may take it long. Leaves it, if there is another server that was not dialed of
         late; what is in flight is still answered."""
         pause = min(max(error.retry_after_ms / 1_000, _LEAST_STAY), _MOST_STAY)
-        before = time.monotonic() - pause
+        now = time.monotonic()
+        before = now - pause
         others = (server for server in self.options.servers if server != link.served.server)
-        if any(self._dialed.get(other, before) <= before for other in others):
+        if any(self._dialed.get(other, before) <= before and not self._away.costs(other, now) for other in others):
             link.retire()
 
     def _maybe_come_back(self, port: Port, link: Link) -> None:
@@ -429,13 +456,11 @@ class Fleet:
         self._comeback_at = time.monotonic() + self.options.return_after * RANDOM.uniform(0.5, 1.5)
 
     async def _come_back(self, port: Port) -> None:
-        turn = self._next
-        try:
+        # Where that fails, the one in use goes on, and the time of the next try is set.
+        with contextlib.suppress(XuidError):
             home = self.options.servers[self._home]
             self._use(await self._dial_pinned(port, home, self.options.connect_timeout))
-        except XuidError:
-            # The one in use goes on, and the time of the next try is set. The turns go on as if nothing had been tried.
-            self._next = turn
+            self._next = self._home + 1
 
 
 def _is_stranger(error: XuidError) -> bool:

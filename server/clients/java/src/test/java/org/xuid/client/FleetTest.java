@@ -361,6 +361,88 @@ class FleetTest {
         }
     }
 
+    /** Whether a client keeps its server, which is silent until a refill is given up. */
+    private static boolean staysInSilence(XuidClient client) {
+        Prefetch.Options hasty = new Prefetch.Options().maxAge(Duration.ofMillis(100)).wait(Duration.ofSeconds(10));
+        try (Prefetch source = client.prefetch(hasty)) {
+            CompletableFuture.supplyAsync(source::next);
+            Wait.until("a refill was given up", () -> source.stats().failedRefills() >= 1);
+            return client.isConnected();
+        }
+    }
+
+    @Test
+    void a_server_that_did_not_answer_at_the_connect_is_gone_to_for_no_silence_and_no_refusal() throws Exception {
+        try (FakeServer a = new FakeServer(); FakeServer b = new FakeServer()) {
+            var connecting = connecting(new XuidOptions(List.of(a.address(), b.address())));
+            a.greet();
+            b.accept();
+            try (XuidClient client = Wait.soon(connecting)) {
+                var call = client.nextAsync();
+                a.peer().refuse(a.peer().ask(), 0x8010, 0);
+                Wait.failure(XuidException.Refused.class, call);
+                assertTrue(client.isConnected());
+                assertTrue(staysInSilence(client));
+                assertFalse(b.hasCaller(50));
+            }
+        }
+    }
+
+    @Test
+    void no_refusal_leads_again_soon_to_a_server_that_was_silent_for_long() throws Exception {
+        try (Two two = new Two(options -> options.connectTimeout(Duration.ofSeconds(1)))) {
+            var number = two.client.nextAsync();
+            two.chosen.peer().refuse(two.chosen.peer().ask(), 0x8016, 1_000);
+            Wait.failure(XuidException.Refused.class, number);
+            assertFalse(two.client.isConnected(), "it is left once");
+            // The other one takes the connection, and says nothing.
+            var next = two.client.nextAsync();
+            Peer peer = two.chosen.greet();
+            peer.id(peer.ask(), 1);
+            assertEquals(1, Wait.soon(next));
+            number = two.client.nextAsync();
+            peer.refuse(peer.ask(), 0x8016, 1_000);
+            Wait.failure(XuidException.Refused.class, number);
+            assertTrue(two.client.isConnected(), "and not again at once");
+        }
+    }
+
+    @Test
+    void a_server_that_a_return_trip_found_away_is_left_for_when_it_was_there_again() throws Exception {
+        try (Two two = new Two(options -> options.returnAfter(Duration.ofMillis(300)))) {
+            loseChosen(two, 1);
+            two.chosen.accept().close();
+            // The next trip is planned when the end of the one before was noted.
+            Peer trip = two.chosen.accept();
+            assertTrue(staysInSilence(two.client));
+            trip.reply(trip.hello(), two.chosen.welcome());
+            Wait.until("it is back", () -> two.client.server().address().equals(two.chosen.address()));
+            loseChosen(two, 2);
+            assertFalse(staysInSilence(two.client));
+        }
+    }
+
+    @Test
+    void a_first_choice_that_came_back_as_another_cluster_is_left_for_in_no_silence() throws Exception {
+        try (Two two = new Two(options -> options.returnAfter(Duration.ofMillis(300)))) {
+            loseChosen(two, 1);
+            two.chosen.cluster = "ff".repeat(16);
+            two.chosen.greet().expectEnd();
+            two.chosen.accept();
+            assertTrue(staysInSilence(two.client));
+        }
+    }
+
+    /** The client goes to the other one, which answers it with that id. */
+    private static void loseChosen(Two two, long id) throws Exception {
+        two.chosen.peer().close();
+        Wait.until("the end was seen", () -> !two.client.isConnected());
+        var call = two.client.nextAsync();
+        Peer peer = two.other.greet();
+        peer.id(peer.ask(), id);
+        assertEquals(id, Wait.soon(call));
+    }
+
     @Test
     void a_client_that_had_to_leave_its_first_choice_comes_back_to_it() throws Exception {
         try (Two two = new Two(options -> options.returnAfter(Duration.ofMillis(300)))) {

@@ -4,6 +4,8 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
@@ -11,8 +13,10 @@ import java.util.logging.Handler;
 import java.util.logging.Level;
 import java.util.logging.LogRecord;
 import java.util.logging.Logger;
+import java.util.logging.SimpleFormatter;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.xuid.client.internal.base.Log;
 import org.xuid.client.internal.base.Settings;
 import org.xuid.client.internal.link.Call;
 import org.xuid.client.internal.link.Fleet;
@@ -147,6 +151,55 @@ class StrangersTest {
             server.greet();
             server.peer().id(server.peer().ask(), 1);
             assertEquals(1, Wait.soon(call));
+        } finally {
+            goesOn.countDown();
+            logger.removeHandler(still);
+            logger.setLevel(null);
+        }
+    }
+
+    @Test
+    void how_many_lines_a_logger_that_stands_still_did_not_get_is_said_with_the_next_one() {
+        var goesOn = new CountDownLatch(1);
+        List<String> said = Collections.synchronizedList(new ArrayList<>());
+        var still = new Handler() {
+            @Override
+            public void publish(LogRecord record) {
+                String line = new SimpleFormatter().formatMessage(record);
+                said.add(line);
+                try {
+                    if (line.equals("the first one")) {
+                        goesOn.await();
+                    }
+                } catch (InterruptedException closing) {
+                    Thread.currentThread().interrupt();
+                }
+            }
+
+            @Override
+            public void flush() {}
+
+            @Override
+            public void close() {}
+        };
+        Logger logger = Logger.getLogger("org.xuid.client");
+        logger.setLevel(Level.ALL);
+        logger.addHandler(still);
+        try {
+            Log.debug("the first one");
+            Wait.until("it stands still", () -> said.contains("the first one"));
+            // 64 are kept.
+            for (int line = 0; line < 67; line++) {
+                Log.debug("line {0}", line);
+            }
+            goesOn.countDown();
+            Wait.until("it goes on", () -> said.contains("line 1"));
+            Log.debug("the last one");
+            Wait.until("all was said", () -> said.contains("the last one"));
+            String[] told = said.get(said.indexOf("the last one") - 1).split(" ", 2);
+            assertEquals("lines before this one were dropped", told[1]);
+            // Clients of other tests may have said something, too.
+            assertTrue(Integer.parseInt(told[0]) >= 3, told[0]);
         } finally {
             goesOn.countDown();
             logger.removeHandler(still);

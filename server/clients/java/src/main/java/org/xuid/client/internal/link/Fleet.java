@@ -30,8 +30,8 @@ import org.xuid.client.internal.wire.Status;
 public final class Fleet implements Link.Owner {
     /**
      * After a refusal a server is left for another one that was not dialed for so long, or for as long as the refusal
-     * says to wait, up to the most. Else, where all servers refuse, a caller that asks for what none of them has would
-     * take the others along from server to server.
+     * says to wait, up to the most, and that costs no long dial in vain. Else, where all servers refuse, a caller that
+     * asks for what none of them has would take the others along from server to server.
      */
     private static final long LEAST_STAY = Time.ms(1_000);
     private static final long MOST_STAY = Time.ms(10_000);
@@ -245,7 +245,7 @@ public final class Fleet implements Link.Owner {
         }
     }
 
-    /** A server has refused with what may take it long: leaves it, if another one was not dialed of late. */
+    /** A server has refused with what may take it long: leaves it, if another one was not dialed of late, nor in vain. */
     private void leave(Link from, XuidException error) {
         long asked = error.retryAfter().toMillis() * 1_000_000;
         long pause = Math.max(LEAST_STAY, Math.min(asked, MOST_STAY));

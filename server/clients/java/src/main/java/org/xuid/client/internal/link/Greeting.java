@@ -1,6 +1,7 @@
 package org.xuid.client.internal.link;
 
 import java.net.SocketTimeoutException;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.LinkedBlockingQueue;
@@ -34,19 +35,31 @@ final class Greeting {
         }
     }
 
+    private final List<String> servers;
+    private final Settings options;
+    private final Away away;
+    private final long begin = Time.now();
     private final LinkedBlockingQueue<Outcome> outcomes = new LinkedBlockingQueue<>();
     private final AtomicBoolean isOver = new AtomicBoolean();
     private Outcome best;
     private XuidException failure;
 
-    private Greeting() {}
+    private Greeting(List<String> servers, Settings options, Away away) {
+        this.servers = servers;
+        this.options = options;
+        this.away = away;
+    }
 
-    /** The connection to the first server of the list that answers; the others are closed. */
-    static Dial.Greeted greetAll(List<String> servers, Settings options, ScheduledExecutorService timer) {
-        Greeting greeting = new Greeting();
+    /**
+     * The connection to the first server of the list that answers; the others are closed. Those that did not answer in time
+     * are noted.
+     */
+    static Dial.Greeted greetAll(
+            List<String> servers, Settings options, ScheduledExecutorService timer, Away away) {
+        Greeting greeting = new Greeting(servers, options, away);
         try {
-            greeting.dialAll(servers, options, timer);
-            return greeting.choose(servers, options);
+            greeting.dialAll(timer);
+            return greeting.choose();
         } finally {
             greeting.isOver.set(true);
             greeting.dropLate();
@@ -63,7 +76,7 @@ final class Greeting {
         }
     }
 
-    private void dialAll(List<String> servers, Settings options, ScheduledExecutorService timer) {
+    private void dialAll(ScheduledExecutorService timer) {
         for (int i = 0; i < servers.size(); i++) {
             int index = i;
             new Worker("xuid-dial", () -> {
@@ -79,8 +92,9 @@ final class Greeting {
         }
     }
 
-    private Dial.Greeted choose(List<String> servers, Settings options) {
+    private Dial.Greeted choose() {
         long end = Time.now() + Time.nanos(options.connectTimeout) + STRAGGLERS;
+        List<String> late = new ArrayList<>(servers);
         boolean isChosen = false;
         try {
             for (int left = servers.size(); left > 0; left--) {
@@ -91,10 +105,13 @@ final class Greeting {
                 if (outcome.greeted != null && best == null) {
                     end = Math.min(end, Time.now() + STRAGGLERS);
                 }
+                late.remove(servers.get(outcome.index));
                 take(outcome);
             }
+            // As one that was waited for to the end of its time.
+            late.forEach(server -> away.note(server, Time.now() - Time.nanos(options.connectTimeout), Time.now()));
             if (best == null) {
-                throw failure != null ? failure.again() : late(servers.get(0), options);
+                throw failure != null ? failure.again() : late(servers.get(0));
             }
             isChosen = true;
             return best.greeted;
@@ -109,13 +126,14 @@ final class Greeting {
     }
 
     /** A dial that stands still where its own time does not reach. */
-    private static XuidException late(String server, Settings options) {
+    private XuidException late(String server) {
         String text = "nothing within " + options.connectTimeout.toMillis() + " ms";
         return Failures.unreachable(server, new SocketTimeoutException(text));
     }
 
     private void take(Outcome outcome) {
         if (outcome.greeted == null) {
+            note(servers.get(outcome.index));
             // What will not pass by waiting says more than "not reached".
             failure = failure != null && !failure.isRetryable() ? failure : outcome.failure;
             return;
@@ -129,6 +147,10 @@ final class Greeting {
         best = outcome.index < best.index ? outcome : best;
         worse.greeted.close();
         checkSameCluster(known, outcome.greeted.server);
+    }
+
+    private void note(String server) {
+        away.note(server, begin, Time.now());
     }
 
     /** Closes what came too late to be chosen: by the thread that dialed, or by the one that chose. */

@@ -24,8 +24,9 @@ final class Servers {
     /** Voids what is held ahead of need. */
     private final Runnable onStranger;
     private final List<String> addresses;
+    private final Away away = new Away();
     /** Servers whose failure was told, and that were not reached since. */
-    private final Set<String> away = ConcurrentHashMap.newKeySet();
+    private final Set<String> told = ConcurrentHashMap.newKeySet();
     /** The server of the first connection; it made the cluster ours. */
     private volatile ServerInfo pinned;
 
@@ -53,61 +54,71 @@ final class Servers {
 
     /** The first connection, to any of them. */
     Dial.Greeted greetAny() {
-        Dial.Greeted greeted = Greeting.greetAll(addresses, options, timer);
+        Dial.Greeted greeted = Greeting.greetAll(addresses, options, timer, away);
         pinned = greeted.server;
         standsWith(greeted.server.address());
         return greeted;
     }
 
-    /** That server is in use: the one behind it is dialed next. */
+    /** That server is in use, or tried: the one behind it is dialed next. */
     synchronized void standsWith(String server) {
         next = addresses.indexOf(server) + 1;
     }
 
-    /** Whether there is another server, and one that was not dialed for so long. */
+    /** Whether there is another server, and one that was not dialed for so long and costs no long dial in vain. */
     synchronized boolean hasOther(String server, long pause) {
         long now = Time.now();
-        return addresses.stream().anyMatch(other ->
-                !other.equals(server) && (!dialed.containsKey(other) || now - dialed.get(other) >= pause));
+        return addresses.stream().anyMatch(other -> !other.equals(server)
+                && (!dialed.containsKey(other) || now - dialed.get(other) >= pause)
+                && !away.costs(other, now));
     }
 
     /**
-     * Whether there is another server, and one that was there when it was dialed last. Who is silent for a moment is not left
-     * for one that is not: all calls would wait for that.
+     * Whether there is another server, and one that was not away a moment ago. Who is silent for a moment is not left for
+     * one that is not there: all calls would wait for that.
      */
     boolean isOtherThere(String server) {
-        return addresses.stream().anyMatch(other -> !other.equals(server) && !away.contains(other));
+        long now = Time.now();
+        return addresses.stream().anyMatch(other -> !other.equals(server) && !away.isAway(other, now));
     }
 
-    /** A connection to one server, if that is of the cluster. */
+    /** A connection to one server, if that is of the cluster. Notes whether it was there: a stranger is not. */
     Dial.Greeted greet(String server) {
+        long begin = Time.now();
         Dial.Greeted greeted = null;
         try {
             greeted = Dial.greet(server, options, timer);
-            away.remove(server);
             Greeting.checkSameCluster(pinned, greeted.server);
-            return greeted;
-        } catch (XuidException.WrongCluster stranger) {
+        } catch (XuidException failed) {
             try {
-                // Nothing tells which of the two clusters is the one that ids are meant to be of.
-                onStranger.run();
+                if (failed instanceof XuidException.WrongCluster) {
+                    // Nothing tells which of the two clusters is the one that ids are meant to be of.
+                    onStranger.run();
+                }
             } finally {
                 if (greeted != null) {
                     greeted.close();
                 }
+                away.note(server, begin, Time.now());
             }
-            throw stranger;
+            throw failed;
         }
+        away.clear(server);
+        told.remove(server);
+        return greeted;
     }
 
-    /** Tries the servers in turn, from the one after the last tried, for as many rounds as allowed. */
+    /** Tries the servers, each once a round, for as many rounds as allowed. */
     Dial.Greeted greetNext(BooleanSupplier isClosed) {
         Retries backoff = new Retries(options, size());
         for (int round = 1; ; round++) {
             XuidException worthWaiting = null;
             XuidException hopeless = null;
-            for (int i = 0; i < size() && !isClosed.getAsBoolean(); i++) {
-                String server = turn();
+            for (String server : turn()) {
+                if (isClosed.getAsBoolean()) {
+                    break;
+                }
+                beginDial(server);
                 try {
                     return greet(server);
                 } catch (XuidException failed) {
@@ -130,17 +141,28 @@ final class Servers {
         }
     }
 
-    private synchronized String turn() {
-        String server = addresses.get(next % size());
-        next = next % size() + 1;
+    /** The servers, from the one after the last tried; those that cost a long dial in vain come last. */
+    private synchronized List<String> turn() {
+        long now = Time.now();
+        List<String> turn = new ArrayList<>();
+        List<String> last = new ArrayList<>();
+        for (int i = 0; i < size(); i++) {
+            String server = addresses.get((next + i) % size());
+            (away.costs(server, now) ? last : turn).add(server);
+        }
+        turn.addAll(last);
+        return turn;
+    }
+
+    private synchronized void beginDial(String server) {
+        standsWith(server);
         dialed.put(server, Time.now());
-        return server;
     }
 
     /** Once for each time that a server is away: callers may ask for it as often as they like. */
     private void logFailure(String server, XuidException failed) {
         String why = failed.getMessage();
-        if (away.add(server)) {
+        if (told.add(server)) {
             Log.warn("cannot connect to {0}: {1}", server, why);
         } else {
             Log.debug("still cannot connect to {0}: {1}", server, why);
