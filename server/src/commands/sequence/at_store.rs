@@ -18,6 +18,7 @@ use crate::config::{AccessArgs, RegistrySetting};
 use crate::registries::ensemble::Ensemble;
 use crate::registries::sequence_store;
 use crate::text::exit::{Usage, usage};
+use crate::text::logs;
 use crate::text::shell::quoted;
 use crate::text::stdout::Printer;
 
@@ -152,7 +153,8 @@ impl Fence {
                 bail!("{}: {unknown}", folder.display());
             }
         }
-        let on = self.look_beside(&place, name.is_none())?;
+        let is_whole = name.is_none();
+        let on = self.look_beside(&place, is_whole)?;
         let mut stores = self.open(&place)?;
         let shown = stores.iter().map(|store| store.describe()).collect::<Vec<_>>().join(" and ");
         let which =
@@ -187,7 +189,11 @@ impl Fence {
                     quoted(name.as_str())
                 ))?;
             }
-            out.flush()
+            out.flush()?;
+            if is_whole && !DatabaseUrl::has_scheme(&place) {
+                logs::warning(NEW_NAMES);
+            }
+            Ok(())
         };
         tell().with_context(|| format!("{shown} is fenced"))
     }
@@ -259,6 +265,14 @@ fn database_of(place: &str) -> Result<DatabaseUrl> {
 const NO_MARKS: &str =
     "no number of a sequence is recorded there, as of a server without a witness of its own";
 
+/// The same of a folder that was put back, and whose records nobody opened since.
+const CLOSED: &str =
+    "its records were closed by a fence of the registry, as they may say less than was issued";
+
+/// What a fence of a whole registry leaves open.
+const NEW_NAMES: &str = "new names can be made from now on, and begin at 1: one that was made since the backup, and is in no line above, \
+                         repeats its numbers unless it is fenced by its name (NAME --above N) before a client uses it";
+
 /// What helps.
 const BEYOND: &str = "the folder does not tell how far its numbers came. If none of them is above those of the other folders and of the \
                       store, leave it out; else say --above, beyond everything that was issued";
@@ -295,10 +309,14 @@ impl Known {
                 "{shown} knew more of its sequences than is in it: {finding} {shown}, and fence the store after that"
             );
         }
+        let is_closed = found
+            .as_ref()
+            .is_some_and(|found| found.is_closed || found.records.iter().any(|row| row.is_closed));
         let lost = found.iter().flat_map(SequencesInspection::lost).map(ToString::to_string).next();
         let records = found.into_iter().flat_map(|found| found.records);
         let seen = records.filter_map(|row| Some((SequenceName::new(&row.name).ok()?, row.record.value)));
         let seen: Vec<_> = seen.collect();
+        let unseen = unseen.or_else(|| is_closed.then(|| CLOSED.to_owned()));
         // The file itself is there beside any database. What was left tells of the names that were held then.
         let has_marks = !seen.is_empty();
         for (name, value) in seen.into_iter().chain(left) {

@@ -77,8 +77,14 @@ fn what_a_folder_s_witness_saw_is_fenced_and_opened_also_where_the_registry_is_i
     assert!(refused.contains(&command), "{refused}");
     let fenced = stdout(&run(&["registry", "fence", "--restored", folder, "--yes"]));
     assert!(fenced.starts_with("fenced; 1 sequences closed until `xuid sequence fence`"), "{fenced}");
-    let opened = stdout(&run(&["sequence", "fence", folder, "--above", "300", "--margin", "0", "--yes"]));
-    assert_eq!(opened, "orders  101 -> 300\n");
+    // What it says of a database's names is not known to be all: nobody is asked where that is.
+    let database = "postgres://xuid@127.0.0.1:1/ids";
+    let (code, said) = failure(&run(&["sequence", "fence", database, "--data-dir", folder, "--yes"]));
+    assert!(code == Some(1) && said.contains("closed by a fence") && said.contains("--above"), "{said}");
+    let opened = run(&["sequence", "fence", folder, "--above", "300", "--margin", "0", "--yes"]);
+    let warned = String::from_utf8_lossy(&opened.stderr);
+    assert!(warned.contains("new names can be made from now on, and begin at 1"), "{warned}");
+    assert_eq!(stdout(&opened), "orders  101 -> 300\n");
     let mut found = Vec::new();
     open().unwrap().read(&["orders"], &mut found);
     assert_eq!(found[0].as_ref().map(|found| found.record.value).ok(), Some(300), "{found:?}");
@@ -148,6 +154,13 @@ fn records_that_were_put_back_are_not_taken_for_what_a_folder_knows() {
     let (code, said) = failure(&run(&fence));
     assert!(code == Some(1) && said.contains("xuid registry fence --restored"), "{said}");
     stdout(&run(&["registry", "fence", "--restored", folder, "--yes"]));
+    // Of one that was put back whole nothing knows better.
+    let (code, said) = failure(&run(&fence));
+    assert!(code == Some(1) && said.contains("closed by a fence"), "{said}");
+    assert_eq!(
+        stdout(&run(&["sequence", "fence", folder, "--margin", "9", "--yes"])),
+        "orders  5001 -> 5010\n"
+    );
     let (code, said) = failure(&run(&fence));
     assert!(code == Some(1) && said.contains("no sequences"), "goes on to the store: {said}");
 }

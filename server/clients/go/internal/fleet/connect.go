@@ -80,8 +80,7 @@ func (f *Fleet) greetAll(ctx context.Context) (best outcome, err error) {
 		case <-enough:
 			for at, hasEnded := range heard {
 				if !hasEnded {
-					// As one that was waited for to the end of its time.
-					f.away.note(at, link.Now()-int64(f.options.Link.ConnectTimeout), false)
+					f.away.note(at, begin, false)
 				}
 			}
 			return best, nil

@@ -83,8 +83,6 @@ pub(super) async fn greet_all(
             }
         }
     }
-    // As those that were waited for to the end of their time.
-    let begin = Instant::now().checked_sub(options.connect_timeout).unwrap_or(begin);
     for at in late {
         away.note(at, begin, false);
     }

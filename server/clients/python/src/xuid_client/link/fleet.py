@@ -326,10 +326,7 @@ class Fleet:
         outcomes = await port.dial_all(self.options, patience)
         for server in servers:
             outcome = outcomes.get(server)
-            if outcome is None:
-                # As one that was waited for to the end of its time.
-                self._away.note(server, time.monotonic() - self.options.connect_timeout)
-            elif isinstance(outcome, XuidError):
+            if outcome is None or isinstance(outcome, XuidError):
                 self._note_away(server, begin, patience)
             else:
                 self._away.clear(server)

@@ -108,8 +108,7 @@ final class Greeting {
                 late.remove(servers.get(outcome.index));
                 take(outcome);
             }
-            // As one that was waited for to the end of its time.
-            late.forEach(server -> away.note(server, Time.now() - Time.nanos(options.connectTimeout), Time.now()));
+            late.forEach(this::note);
             if (best == null) {
                 throw failure != null ? failure.again() : late(servers.get(0));
             }
