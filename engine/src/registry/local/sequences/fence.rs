@@ -73,11 +73,13 @@ pub(in crate::registry::local) fn close(
     for _ in 0..OPENING_TRIES {
         let mut disk = match open_file(&path) {
             Ok(disk) => disk,
-            // What was there may be gone: no name is made before a person said so.
+            // What was there may be gone: no name is made before a person said so, and said it of each that the folder knew.
             Err(LocalError::Absent { .. }) => {
-                let header = Header::new(genesis, Some(begun(draw_era()?, true)));
-                replace(folder, &path, &header, None, |place| Row::genesis(place, 0))?;
-                return Ok(SequencesFenced::default());
+                let old = Header::new(genesis, Some(begun(draw_era()?, true)));
+                let known = known_of(folder, &old)?;
+                let none = (0..old.geometry().sequences).map(unused);
+                let closed = closed_of(none, &old, &known, genesis.cluster, draw_era()?);
+                return put(folder, &path, None, closed);
             }
             Err(error) => return Err(error),
         };
@@ -98,19 +100,49 @@ fn close_file(
     genesis: &Genesis,
 ) -> Result<SequencesFenced, LocalError> {
     let old = read_header(disk, FileKind::Sequences, path)?.header;
+    let known = known_of(folder, &old)?;
+    put(folder, path, Some(disk), closed(disk, &old, &known, genesis.cluster, draw_era()?))
+}
+
+/// What the folder's processes knew of records.
+fn known_of(folder: &Path, old: &Header) -> Result<Vec<Row>, LocalError> {
     let mut hints = FolderHints::of(folder, FileKind::Sequences);
     hints.readable()?;
     let known = hints::known(&mut hints, old.table().widest());
     hints.check_whole()?;
-    let (closed, header, rows) = closed(disk, &old, &known, genesis.cluster, draw_era()?);
+    Ok(known)
+}
+
+fn put(
+    folder: &Path,
+    path: &Path,
+    old: Option<&FileDisk>,
+    (closed, header, rows): (SequencesFenced, Header, Vec<Row>),
+) -> Result<SequencesFenced, LocalError> {
     let row = |place: Place| rows.get(place.slot as usize).cloned().unwrap_or_else(|| Row::genesis(place, 0));
-    replace(folder, path, &header, Some(disk), row)?;
+    replace(folder, path, &header, old, row)?;
     Ok(closed)
+}
+
+/// A slot that nobody used.
+fn unused(slot: u32) -> (Place, Result<Pair, PairFlaw>) {
+    let row = Row::genesis(Place::sequence(slot), 0);
+    (row.place, Ok(Pair { row, sound: [true, true] }))
 }
 
 /// What a fence makes of a file, and of what its folder knew.
 pub(in crate::registry::local) fn closed<D: Disk>(
     disk: &D,
+    old: &Header,
+    known: &[Row],
+    cluster: ClusterId,
+    era: EraId,
+) -> (SequencesFenced, Header, Vec<Row>) {
+    closed_of(pairs(disk, old.table(), Kind::Sequence), old, known, cluster, era)
+}
+
+fn closed_of(
+    found: impl Iterator<Item = (Place, Result<Pair, PairFlaw>)>,
     old: &Header,
     known: &[Row],
     cluster: ClusterId,
@@ -128,12 +160,7 @@ pub(in crate::registry::local) fn closed<D: Disk>(
         let (version, value) = highest.entry(row.place.slot).or_default();
         (*version, *value) = (row.version.max(*version), row.value.max(*value));
     }
-    let found = pairs(disk, old.table(), Kind::Sequence);
-    let beyond = (old.geometry().sequences..slots).map(|slot| {
-        let row = Row::genesis(Place::sequence(slot), 0);
-        (row.place, Ok(Pair { row, sound: [true, true] }))
-    });
-    let rows = found.chain(beyond);
+    let rows = found.chain((old.geometry().sequences..slots).map(unused));
     let rows: Vec<Row> =
         rows.map(|(place, pair)| closed_row(place, pair, highest.get(&place.slot).copied())).collect();
     let named = |is_lost: bool| {
