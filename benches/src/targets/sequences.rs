@@ -122,10 +122,6 @@ impl Batches {
 }
 
 impl Pace {
-    fn name(self) -> f64 {
-        self.name.rate()
-    }
-
     /// As a part of what the engine did in the same moments.
     fn beside_the_engine(self) -> f64 {
         self.name.rate() / self.engine.rate()
@@ -143,8 +139,8 @@ pub(super) fn cold() -> Result<Vec<Row>> {
             let sum = |of: fn(&Begun) -> f64| begun.iter().map(of).sum::<f64>();
             let later = sum(|begun| begun.late.beside_the_engine());
             ratios.push(sum(|begun| begun.early.beside_the_engine()) / later);
-            early.push(sum(|begun| begun.early.name()));
-            late.push(sum(|begun| begun.late.name()));
+            early.push(sum(|begun| begun.early.name.rate()));
+            late.push(sum(|begun| begun.late.name.rate()));
             let stalled = begun.iter().map(|begun| begun.stalled).max().unwrap_or_default();
             stalls.push(stalled.as_secs_f64() * 1e3);
         }
@@ -201,11 +197,9 @@ fn begin(sequence: &Sequence, engine: &mut dyn Worker, interval: Interval) -> Re
     while now() < interval.start {
         std::hint::spin_loop();
     }
-    let (mut begun, mut before) = (Begun::default(), Duration::ZERO);
-    for turn in 1.. {
-        if before >= WARM + SPAN {
-            break;
-        }
+    let (mut begun, mut before, mut turn) = (Begun::default(), Duration::ZERO, 0);
+    while before < WARM + SPAN {
+        turn += 1;
         let of_engine = turn % (TURNS + 1) == 0;
         if of_engine {
             engine.run(BATCH);

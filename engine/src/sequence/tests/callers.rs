@@ -8,10 +8,10 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::ThreadId;
 use std::time::Duration;
 
-use tracing::{Event, Level, Metadata, Subscriber, span};
+use tracing::Level;
 
 use super::meddled::{Asked, slow};
-use super::{LONG, World, assert_distinct, clock, named, next, plain, sequence, stop_after, until};
+use super::{AtEach, LONG, World, assert_distinct, clock, named, next, plain, sequence, stop_after, until};
 use crate::clock::{Clock, Reading, SystemClock};
 use crate::sequence::store::{Alteration, HIGHEST, NewLast, NewSequence, SequenceSettings};
 use crate::sequence::{
@@ -152,25 +152,6 @@ fn a_row_that_vanished_is_not_made_again() {
     drop(sequences);
 }
 
-/// A subscriber of the log that counts errors.
-struct Errors(Arc<AtomicUsize>);
-
-impl Subscriber for Errors {
-    fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
-    }
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-    fn enter(&self, _: &span::Id) {}
-    fn exit(&self, _: &span::Id) {}
-    fn event(&self, event: &Event<'_>) {
-        self.0.fetch_add(usize::from(event.metadata().level() == &Level::ERROR), Ordering::Relaxed);
-    }
-}
-
 #[test]
 fn a_row_that_is_gone_is_told_once_however_often_it_is_looked_for() {
     let (world, clock) = (World::new(), clock());
@@ -184,7 +165,9 @@ fn a_row_that_is_gone_is_told_once_however_often_it_is_looked_for() {
     world.database.remove(0, "a");
     let errors = Arc::new(AtomicUsize::new(0));
     let mut refused = 0;
-    tracing::subscriber::with_default(Errors(errors.clone()), || {
+    let counted = errors.clone();
+    let count = AtEach(Level::ERROR, move || _ = counted.fetch_add(1, Ordering::Relaxed));
+    tracing::subscriber::with_default(count, || {
         for _ in 0..20 {
             refused += usize::from(a.try_next_ordered().is_err());
             teller.turn_now();

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use tracing::{Metadata, Subscriber, span};
+use tracing::Level;
 
 use super::leaps::TrapClock;
-use super::{World, plain, sequence, stop_after};
+use super::{AtEach, World, plain, sequence, stop_after};
 use crate::sequence::api::pending::PendingNumbers;
 use crate::sequence::background::teller::Teller;
 use crate::sequence::store::{NewSequence, SequenceSettings, Store};
@@ -367,27 +367,6 @@ fn a_call_in_which_the_waker_of_another_call_forks_has_its_number_in_the_parent_
     assert!(got.is_ok() && !forks.is_changed.load(Ordering::Relaxed), "the child has its parent's number");
 }
 
-/// A subscriber of the log that forks when it hears of a leap.
-struct ForksAtALeap(Arc<Forks>);
-
-impl Subscriber for ForksAtALeap {
-    fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
-    }
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-    fn enter(&self, _: &span::Id) {}
-    fn exit(&self, _: &span::Id) {}
-    fn event(&self, event: &tracing::Event<'_>) {
-        if event.metadata().level() == &tracing::Level::WARN {
-            self.0.clone().wake();
-        }
-    }
-}
-
 /// Makes a call that meets a leap at its reading of the clock of that number, in whose line the subscriber forks: the child is
 /// refused.
 fn assert_child_is_refused<T>(
@@ -402,7 +381,9 @@ fn assert_child_is_refused<T>(
     let a = sequence(&sequences, "a");
     let forks = Forks::new(folder.path());
     clock.readings.store(nth, Ordering::Relaxed);
-    let got = tracing::subscriber::with_default(ForksAtALeap(forks.clone()), || call(&a, &mut teller));
+    let forking = forks.clone();
+    let forks_at_a_leap = AtEach(Level::WARN, move || forking.clone().wake());
+    let got = tracing::subscriber::with_default(forks_at_a_leap, || call(&a, &mut teller));
     if forks.child() == 0 {
         Forks::end(!got.is_err_and(|error| error.kind() == SequenceErrorKind::Forked));
     }

@@ -22,6 +22,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use tracing::{Event, Level, Metadata, Subscriber, span};
+
 use super::api::builder::SequencesBuilder;
 use super::store::memory::MemoryDatabase;
 use super::store::{NewSequence, SequenceSettings, Store};
@@ -32,6 +34,27 @@ use crate::registry::sequences::memory::MemoryRecords;
 
 /// Long enough for any grant on a busy machine.
 const LONG: Duration = Duration::from_secs(30);
+
+/// A subscriber of the log that does something at each line of a level.
+struct AtEach<F>(Level, F);
+
+impl<F: Fn() + 'static> Subscriber for AtEach<F> {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+    fn event(&self, event: &Event<'_>) {
+        if *event.metadata().level() == self.0 {
+            (self.1)();
+        }
+    }
+}
 
 /// A clock that runs as the machine's does, and steps when it is told to.
 #[derive(Debug, Default)]

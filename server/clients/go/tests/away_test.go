@@ -84,15 +84,21 @@ func TestNoRefusalLeadsAgainSoonToAServerThatWasSilentForLong(t *testing.T) {
 	stays(t, c, peer, 2)
 }
 
-func TestAServerThatWasAwayIsLeftForAgainOnceItWasThere(t *testing.T) {
-	c, first, other, peer := pairOf(t, xuid.WithRetryFor(10*time.Second))
-	// Nobody is there when it loses its server, and looks for another one.
+// cameBack is a client that lost its server, and found nobody at the other one when it looked for it.
+func cameBack(t *testing.T) (c *xuid.Client, first, other *faketest.Server, peer *faketest.Peer) {
+	t.Helper()
+	c, first, other, peer = pairOf(t, xuid.WithRetryFor(10*time.Second))
 	other.Close()
 	peer.Close()
 	call := next(within(t), c)
 	peer = first.Greet()
 	peer.ServeNext(1)
 	gives(t, call, 1)
+	return c, first, other, peer
+}
+
+func TestAServerThatWasAwayIsLeftForAgainOnceItWasThere(t *testing.T) {
+	c, first, other, peer := cameBack(t)
 	listener, err := net.Listen("tcp", other.Addr)
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +107,7 @@ func TestAServerThatWasAwayIsLeftForAgainOnceItWasThere(t *testing.T) {
 	// And is, when it looks again: later than six times as long as that dial took, or the other one's turn would come last.
 	time.Sleep(time.Second)
 	peer.Close()
-	call = next(within(t), c)
+	call := next(within(t), c)
 	peer = other.Greet()
 	peer.ServeNext(2)
 	gives(t, call, 2)
@@ -118,13 +124,7 @@ func TestAServerThatWasAwayIsLeftForAgainOnceItWasThere(t *testing.T) {
 }
 
 func TestAPrefetchThatGivesUpLeavesNoServerForOneThatWasNotThere(t *testing.T) {
-	c, first, other, peer := pairOf(t, xuid.WithRetryFor(10*time.Second))
-	other.Close()
-	peer.Close()
-	call := next(within(t), c)
-	peer = first.Greet()
-	peer.ServeNext(1)
-	gives(t, call, 1)
+	c, _, _, peer := cameBack(t)
 	refillsInVain(t, c)
 	stays(t, c, peer, 2)
 }

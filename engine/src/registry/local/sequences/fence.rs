@@ -76,10 +76,8 @@ pub(in crate::registry::local) fn close(
             // What was there may be gone: no name is made before a person said so, and said it of each that the folder knew.
             Err(LocalError::Absent { .. }) => {
                 let old = Header::new(genesis, Some(begun(draw_era()?, true)));
-                let known = known_of(folder, &old)?;
                 let none = (0..old.geometry().sequences).map(unused);
-                let closed = closed_of(none, &old, &known, genesis.cluster, draw_era()?);
-                return put(folder, &path, None, closed);
+                return close_records(folder, &path, None, &old, none, genesis.cluster);
             }
             Err(error) => return Err(error),
         };
@@ -100,48 +98,37 @@ fn close_file(
     genesis: &Genesis,
 ) -> Result<SequencesFenced, LocalError> {
     let old = read_header(disk, FileKind::Sequences, path)?.header;
-    let known = known_of(folder, &old)?;
-    put(folder, path, Some(disk), closed(disk, &old, &known, genesis.cluster, draw_era()?))
+    let found = pairs(disk, old.table(), Kind::Sequence);
+    close_records(folder, path, Some(disk), &old, found, genesis.cluster)
 }
 
-/// What the folder's processes knew of records.
-fn known_of(folder: &Path, old: &Header) -> Result<Vec<Row>, LocalError> {
+/// Puts a file of closed records in the place of one in which these were found.
+fn close_records(
+    folder: &Path,
+    path: &Path,
+    file: Option<&FileDisk>,
+    old: &Header,
+    found: impl Iterator<Item = (Place, Result<Pair, PairFlaw>)>,
+    cluster: ClusterId,
+) -> Result<SequencesFenced, LocalError> {
     let mut hints = FolderHints::of(folder, FileKind::Sequences);
     hints.readable()?;
     let known = hints::known(&mut hints, old.table().widest());
     hints.check_whole()?;
-    Ok(known)
-}
-
-fn put(
-    folder: &Path,
-    path: &Path,
-    old: Option<&FileDisk>,
-    (closed, header, rows): (SequencesFenced, Header, Vec<Row>),
-) -> Result<SequencesFenced, LocalError> {
+    let (closed, header, rows) = closed(found, old, &known, cluster, draw_era()?);
     let row = |place: Place| rows.get(place.slot as usize).cloned().unwrap_or_else(|| Row::genesis(place, 0));
-    replace(folder, path, &header, old, row)?;
+    replace(folder, path, &header, file, row)?;
     Ok(closed)
 }
 
-/// A slot that nobody used.
+/// A slot that no name ever had.
 fn unused(slot: u32) -> (Place, Result<Pair, PairFlaw>) {
     let row = Row::genesis(Place::sequence(slot), 0);
     (row.place, Ok(Pair { row, sound: [true, true] }))
 }
 
-/// What a fence makes of a file, and of what its folder knew.
-pub(in crate::registry::local) fn closed<D: Disk>(
-    disk: &D,
-    old: &Header,
-    known: &[Row],
-    cluster: ClusterId,
-    era: EraId,
-) -> (SequencesFenced, Header, Vec<Row>) {
-    closed_of(pairs(disk, old.table(), Kind::Sequence), old, known, cluster, era)
-}
-
-fn closed_of(
+/// What a fence makes of the records of a file, and of what its folder knew.
+fn closed(
     found: impl Iterator<Item = (Place, Result<Pair, PairFlaw>)>,
     old: &Header,
     known: &[Row],
