@@ -120,7 +120,9 @@ impl Inner {
         match *news {
             News::Resumed => self.well(),
             News::Lost(why) => {
-                self.disconnects += u64::from(self.away_since.is_none());
+                // One that was refused was there: where it goes on, its user is to be looked at again.
+                let was_there = self.away_since.is_none() || self.state == ConnectionState::Refused;
+                self.disconnects += u64::from(was_there);
                 if self.state != ConnectionState::Expired {
                     self.state = ConnectionState::Away;
                 }
@@ -149,5 +151,27 @@ impl Inner {
     fn ill(&mut self, why: &str) {
         self.away_since.get_or_insert_with(boot_ns);
         self.problem = Some(why.to_owned());
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// What a connection has to be looked at again for: it goes on at another server, perhaps.
+    #[test]
+    fn a_connection_that_is_lost_while_its_registry_is_refused_is_one_that_was_lost() {
+        let connection = Connection::default();
+        let told = |news: &News<'_>| {
+            connection.told(news);
+            connection.disconnects()
+        };
+        assert_eq!(told(&News::Resumed), 0);
+        assert_eq!(told(&News::Refused("it was closed")), 0);
+        assert_eq!(told(&News::Lost("the server went away")), 1);
+        assert_eq!(told(&News::Lost("it is away still")), 1);
+        assert_eq!(told(&News::Refused("it is closed still")), 1);
+        assert_eq!(told(&News::Resumed), 1);
+        assert_eq!(told(&News::Lost("the server went away")), 2);
     }
 }

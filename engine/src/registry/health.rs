@@ -286,7 +286,9 @@ impl<'a> Answer<'a> {
         match result {
             Err(SwapError::Unknown { why } | SwapError::Unavailable { why }) => Self::Nothing(why),
             Err(SwapError::Read(error)) => Self::of_error(error),
-            Ok(()) | Err(SwapError::Conflict | SwapError::Full { .. }) => Self::Some,
+            Ok(()) | Err(SwapError::Conflict | SwapError::Full { .. } | SwapError::TooLow { .. }) => {
+                Self::Some
+            }
         }
     }
 }

@@ -281,6 +281,12 @@ pub enum SwapError {
         /// What there is, and what helps.
         why: String,
     },
+    /// Nothing was stored: the record of a new name would begin below what a fence left open to new ones. Others can be made.
+    #[error("since a fence, new names begin at {least} or above it")]
+    TooLow {
+        /// The least that it may begin at.
+        least: u64,
+    },
     /// Nothing was stored: the record is absent, damaged or foreign.
     #[error(transparent)]
     Read(ReadError),

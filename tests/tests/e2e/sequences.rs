@@ -262,6 +262,9 @@ fn a_closed_sequence_is_behind_in_every_answer_until_its_name_is_fenced() -> Res
     // The margin is ten steps.
     ensure!(["1101", "1201"].contains(&xuid(&server, &["next", "users"])?.ok()?.trim()));
     xuid(&server, &["create", "others"])?.ok()?;
+    // It may have been there before, and was used.
+    let first = xuid(&server, &["next", "others"])?.ok()?.trim().to_owned();
+    ensure!(first == "1000", "it begins where a mark of 0 is raised to, and at {first}");
     server.stop()?;
     let empty = tempfile::TempDir::new()?;
     Server::start(empty.path())?.stop()?;

@@ -14,7 +14,6 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::disk::{Disk, FileDisk, LOCK_WAIT, lock};
@@ -26,7 +25,7 @@ use super::hints::{self, FolderHints, Hints};
 use super::records::{all_pairs, read_header};
 use super::{OPENING_TRIES, genesis, seat, sequences};
 use crate::registry::limits::beyond;
-use crate::registry::{Adopted, ClusterId, Fenced, Genesis, NODE_MOST_BYTES, NODE_VERSION, Token, Workers};
+use crate::registry::{Adopted, ClusterId, Fenced, Genesis, Token, Workers};
 
 /// Added to every version: more changes than were made between the backup and the restore (at ten a second it
 /// takes 13 years), and room for four thousand million fences.
@@ -48,7 +47,7 @@ const LEAP: u64 = 1 << 32;
 pub fn fence_restored(folder: &Path, now_ns: u64) -> Result<Fenced, LocalError> {
     let held = Held::take(folder)?;
     let cluster = held.header.genesis.cluster;
-    if let Some(found) = cluster_of_node(folder)
+    if let Some(found) = genesis::cluster_of_node(folder)
         && found != cluster
     {
         let (path, folder) = (held.path, folder.to_owned());
@@ -71,7 +70,7 @@ pub fn fence_restored(folder: &Path, now_ns: u64) -> Result<Fenced, LocalError> 
 /// As [`fence_restored`].
 pub fn adopt(folder: &Path, now_ns: u64) -> Result<Adopted, LocalError> {
     let held = Held::take(folder)?;
-    check_node(folder)?;
+    genesis::check_node(folder)?;
     let before = held.header.genesis.cluster;
     let ours = held.header.identity.same_file(&held.identity()?);
     let (cluster, fenced) = if ours {
@@ -87,7 +86,7 @@ pub fn adopt(folder: &Path, now_ns: u64) -> Result<Adopted, LocalError> {
         (cluster, Some(Fenced { sequences: sequences.names, lost_sequences: sequences.lost, ..fenced }))
     };
     // Last: if this is cut off, the folder is refused for its two clusters, and adopting it again ends it.
-    tell_node(folder, cluster)?;
+    genesis::tell_node(folder, cluster)?;
     Ok(Adopted { before, cluster, fenced })
 }
 
@@ -268,50 +267,4 @@ fn raise(
     };
     let (token, updated_ms) = (Token::default(), now_ms);
     Row { place, spill, version, value, token, operation: 0, updated_ms, owner, named: None }
-}
-
-/// The cluster that the folder's `node.json` names. One that cannot be understood names none; a start refuses it.
-fn cluster_of_node(folder: &Path) -> Option<ClusterId> {
-    let bytes = xuid_spill::read_regular(&folder.join("node.json"), NODE_MOST_BYTES).ok()?;
-    let node: serde_json::Value = serde_json::from_slice(&bytes).ok()?;
-    node.get("cluster")?.as_str()?.parse().ok()
-}
-
-/// Refuses a `node.json` of another version before anything is changed. A damaged one is made good.
-fn check_node(folder: &Path) -> Result<(), LocalError> {
-    let path = folder.join("node.json");
-    let node = xuid_spill::read_regular(&path, NODE_MOST_BYTES).ok();
-    let node: Option<serde_json::Value> = node.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    match node.as_ref().and_then(|node| node.get("version")?.as_u64()) {
-        Some(found) if found != u64::from(NODE_VERSION) => {
-            Err(LocalError::NodeVersion { path, found, known: NODE_VERSION })
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Writes the cluster into the folder's `node.json`, if there is one, and keeps what else it says.
-fn tell_node(folder: &Path, cluster: ClusterId) -> Result<(), LocalError> {
-    let path = folder.join("node.json");
-    let old = match xuid_spill::read_regular(&path, NODE_MOST_BYTES) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(source) => return Err(LocalError::io("read", path)(source)),
-    };
-    let mut node = match serde_json::from_slice(&old) {
-        Ok(serde_json::Value::Object(node)) => node,
-        _ => serde_json::Map::from_iter([("version".to_owned(), NODE_VERSION.into())]),
-    };
-    node.insert("cluster".to_owned(), cluster.to_string().into());
-    let text = format!("{}\n", serde_json::Value::Object(node));
-    let new = folder.join("node.json.new");
-    let write = || {
-        let mut file = xuid_spill::file_options(&new).create(true).truncate(true).open(&new)?;
-        xuid_spill::give_to_owner_of(folder, &file);
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&new, &path)
-    };
-    write().map_err(LocalError::storing("write", &path, text.len() as u64))?;
-    genesis::sync_folder(folder)
 }

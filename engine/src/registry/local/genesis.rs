@@ -1,4 +1,5 @@
 //! Making a registry's file, or the one of its sequences: whole, durable and under its name at once, or not at all.
+//! And the cluster that its folder belongs to, in `node.json`.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -11,7 +12,7 @@ use super::disk::identity_of;
 use super::error::LocalError;
 use super::format::{GROWTH_SLOTS, Kind, PAGE, Place, Row, Side};
 use super::header::{FileKind, Header};
-use crate::registry::{ClusterId, Genesis};
+use crate::registry::{ClusterId, Genesis, NODE_MOST_BYTES, NODE_VERSION};
 use crate::sys::draft;
 
 const NAME: &str = "registry";
@@ -193,4 +194,50 @@ fn make_folder(folder: &Path) -> Result<(), LocalError> {
         sync_folder(parent)?;
     }
     Ok(())
+}
+
+/// The cluster that the folder's `node.json` names. One that cannot be understood names none; a start refuses it.
+pub(super) fn cluster_of_node(folder: &Path) -> Option<ClusterId> {
+    let bytes = xuid_spill::read_regular(&folder.join("node.json"), NODE_MOST_BYTES).ok()?;
+    let node: serde_json::Value = serde_json::from_slice(&bytes).ok()?;
+    node.get("cluster")?.as_str()?.parse().ok()
+}
+
+/// Refuses a `node.json` of another version before anything is changed. A damaged one is made good.
+pub(super) fn check_node(folder: &Path) -> Result<(), LocalError> {
+    let path = folder.join("node.json");
+    let node = xuid_spill::read_regular(&path, NODE_MOST_BYTES).ok();
+    let node: Option<serde_json::Value> = node.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    match node.as_ref().and_then(|node| node.get("version")?.as_u64()) {
+        Some(found) if found != u64::from(NODE_VERSION) => {
+            Err(LocalError::NodeVersion { path, found, known: NODE_VERSION })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes the cluster into the folder's `node.json`, if there is one, and keeps what else it says.
+pub(super) fn tell_node(folder: &Path, cluster: ClusterId) -> Result<(), LocalError> {
+    let path = folder.join("node.json");
+    let old = match xuid_spill::read_regular(&path, NODE_MOST_BYTES) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(source) => return Err(LocalError::io("read", path)(source)),
+    };
+    let mut node = match serde_json::from_slice(&old) {
+        Ok(serde_json::Value::Object(node)) => node,
+        _ => serde_json::Map::from_iter([("version".to_owned(), NODE_VERSION.into())]),
+    };
+    node.insert("cluster".to_owned(), cluster.to_string().into());
+    let text = format!("{}\n", serde_json::Value::Object(node));
+    let new = folder.join("node.json.new");
+    let write = || {
+        let mut file = xuid_spill::file_options(&new).create(true).truncate(true).open(&new)?;
+        xuid_spill::give_to_owner_of(folder, &file);
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&new, &path)
+    };
+    write().map_err(LocalError::storing("write", &path, text.len() as u64))?;
+    sync_folder(folder)
 }

@@ -1,7 +1,7 @@
 //! The header of a folder's file, `registry` or `sequences`: what it was created with, and which file it is.
 //!
 //! Two copies, on pages of their own. Only the identity and the generation ever change, and of the file of sequences
-//! how long it is and whether names may be made.
+//! how long it is, whether names may be made, and where they begin.
 
 use std::fmt;
 use std::io;
@@ -50,6 +50,8 @@ pub(super) struct SequencesHeader {
     pub(super) era: EraId,
     /// A fence closed it to new names: one that it does not have may have been there.
     pub(super) is_closed: bool,
+    /// A name's mark begins here at least: what a person said who opened it.
+    pub(super) least: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,7 +136,9 @@ struct HeaderBytes {
     /// Zeros before version 3, too.
     closed_from: U32,
     closed_until: U32,
-    rest: [u8; 364],
+    /// Of sequences.
+    least: U64,
+    rest: [u8; 356],
     checksum: U32,
 }
 
@@ -164,9 +168,9 @@ impl Header {
     }
 
     pub(super) fn encode(&self) -> [u8; SECTOR] {
-        let (slots, flags, era) = match &self.sequences {
-            None => (MARK_SLOTS, 0, [0; 16]),
-            Some(of) => (of.slots, if of.is_closed { CLOSED } else { 0 }, of.era),
+        let (slots, flags, era, least) = match &self.sequences {
+            None => (MARK_SLOTS, 0, [0; 16], 0),
+            Some(of) => (of.slots, if of.is_closed { CLOSED } else { 0 }, of.era, of.least),
         };
         let mut bytes = HeaderBytes {
             magic: self.kind().magic(),
@@ -188,7 +192,8 @@ impl Header {
             key_check: self.genesis.key_check.unwrap_or_default().into(),
             closed_from: self.genesis.closed.from.into(),
             closed_until: self.genesis.closed.until.into(),
-            rest: [0; 364],
+            least: least.into(),
+            rest: [0; 356],
             checksum: U32::ZERO,
         };
         bytes.checksum = crc32c::crc32c(&bytes.as_bytes()[..SECTOR - 4]).into();
@@ -215,7 +220,8 @@ impl Found {
             FileKind::Registry => (None, slots == MARK_SLOTS),
             FileKind::Sequences => {
                 let is_closed = bytes.flags.get() & CLOSED != 0;
-                let sequences = SequencesHeader { slots, era: bytes.era, is_closed };
+                let sequences =
+                    SequencesHeader { slots, era: bytes.era, is_closed, least: bytes.least.get() };
                 let are_slots =
                     slots.is_multiple_of(GROWTH_SLOTS) && (GROWTH_SLOTS..=MOST_SEQUENCES).contains(&slots);
                 (Some(sequences), are_slots)

@@ -93,7 +93,7 @@ impl Ownership {
                 }
             }
             Err(SwapError::Unavailable { why } | SwapError::Full { why }) => Stored::Unsent { why },
-            Err(SwapError::Conflict | SwapError::Read(_)) => Stored::No,
+            Err(SwapError::Conflict | SwapError::TooLow { .. } | SwapError::Read(_)) => Stored::No,
         }
     }
 }

@@ -128,7 +128,9 @@ impl Ownership {
                 | SwapError::Full { why }
                 | SwapError::Read(ReadError::Foreign { why }),
             ) => Err(GrantError::Later { why }),
-            Err(SwapError::Read(error)) => Err(GrantError::Refused { why: error.to_string() }),
+            Err(error @ (SwapError::TooLow { .. } | SwapError::Read(_))) => {
+                Err(GrantError::Refused { why: error.to_string() })
+            }
         }
     }
 

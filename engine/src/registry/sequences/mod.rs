@@ -15,7 +15,9 @@
 //!   [`SwapError::Conflict`];
 //! - I4 a record that is there and cannot be read is [`ReadError::Damaged`], never [`ReadError::Absent`]: absent says for
 //!   certain that the name never had a record;
-//! - I5 answers come in the order of the questions, one each.
+//! - I5 answers come in the order of the questions, one each;
+//! - I6 after a fence no record of a name's mark is made below what a person said ([`NewNames::least`]): the name may have been
+//!   made since what was put back was copied.
 
 #[cfg(any(test, feature = "test-util"))]
 pub mod memory;
@@ -51,6 +53,13 @@ pub struct SequenceRecord {
     pub strict: bool,
 }
 
+/// What a record that is made may begin at: a mark where a fence left it. What a witness saw, and what leftovers are, begins
+/// as it is.
+pub(in crate::registry) fn check_begin(record: &SequenceRecord, least: u64) -> Result<(), SwapError> {
+    let is_mark = record.step > 0;
+    if is_mark && record.value < least { Err(SwapError::TooLow { least }) } else { Ok(()) }
+}
+
 /// What `last` says of a witness's record that was opened after a fence.
 const OPENED: u64 = 1;
 
@@ -81,6 +90,15 @@ pub struct SequenceChange<'a> {
     pub expected: Option<u64>,
     /// What it is to be.
     pub record: SequenceRecord,
+}
+
+/// What a fence left of making names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct NewNames {
+    /// None can be made.
+    pub are_closed: bool,
+    /// The least that the mark of a new one may begin at; 0 where no fence said one. It counts where the registry is the store.
+    pub least: u64,
 }
 
 /// A row of [`SequenceRecords::list`]: a name, and its record or why it cannot be had.
@@ -132,12 +150,22 @@ pub trait SequenceRecords: Send {
         Err(SwapError::Unavailable { why })
     }
 
-    /// Lets names be made again after a fence. Only for a person who says that no other name was there.
+    /// What a fence left of making names.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    fn new_names(&mut self) -> Result<NewNames, ReadError> {
+        Ok(NewNames::default())
+    }
+
+    /// Lets names be made again after a fence, with marks that begin at `least` or above. Only for a person who says that no
+    /// other name that was there came further.
     ///
     /// # Errors
     /// [`SwapError`], among others while a record's name is lost.
-    fn allow_new(&mut self) -> Result<(), SwapError> {
-        Ok(())
+    fn allow_new(&mut self, least: u64) -> Result<(), SwapError> {
+        let why = format!("that new names begin at {least} cannot be told here");
+        if least == 0 { Ok(()) } else { Err(SwapError::Unavailable { why }) }
     }
 
     /// Called about once a second while there is nothing else to do.

@@ -2,7 +2,7 @@
 //!
 //! Until then nothing is read and nothing is made. What was never there stays so until a record is to be stored.
 
-use super::{SequenceChange, SequenceEntry, SequenceRecord, SequenceRecords};
+use super::{NewNames, SequenceChange, SequenceEntry, SequenceRecord, SequenceRecords};
 use crate::registry::{ClusterId, ReadError, SwapError, Versioned};
 
 /// Opens records. With `true` it makes what was never there; without, `None` says that there never was anything.
@@ -96,8 +96,12 @@ impl SequenceRecords for OnDemand {
             .map_or_else(|| Err(SwapError::Read(absent(name))), |records| records.reopen(name, least))
     }
 
-    fn allow_new(&mut self) -> Result<(), SwapError> {
-        self.there()?.map_or(Ok(()), SequenceRecords::allow_new)
+    fn new_names(&mut self) -> Result<NewNames, ReadError> {
+        self.there()?.map_or_else(|| Ok(NewNames::default()), SequenceRecords::new_names)
+    }
+
+    fn allow_new(&mut self, least: u64) -> Result<(), SwapError> {
+        self.there()?.map_or(Ok(()), |records| records.allow_new(least))
     }
 
     fn maintain(&mut self) {

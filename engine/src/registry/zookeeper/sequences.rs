@@ -9,7 +9,7 @@ use super::tree::{NameWrite, Tree, place, what};
 use crate::registry::local::{Seat, Taker};
 use crate::registry::record::{EraId, NAME_BYTES, Row};
 use crate::registry::sequences::{
-    MOST_CHANGES, SequenceChange, SequenceEntry, SequenceRecord, SequenceRecords,
+    MOST_CHANGES, NewNames, SequenceChange, SequenceEntry, SequenceRecord, SequenceRecords,
 };
 use crate::registry::{ClusterId, Genesis, ReadError, SwapError, Token, Versioned};
 
@@ -154,8 +154,12 @@ impl SequenceRecords for ZooKeeperSequences {
         }
     }
 
-    fn allow_new(&mut self) -> Result<(), SwapError> {
-        self.tree.open_to_new()
+    fn new_names(&mut self) -> Result<NewNames, ReadError> {
+        self.tree.new_names()
+    }
+
+    fn allow_new(&mut self, least: u64) -> Result<(), SwapError> {
+        self.tree.open_to_new(least)
     }
 
     fn maintain(&mut self) {

@@ -13,8 +13,10 @@
 //! - I4 the fence which that needed stays: a store that tells of none that is as late is another one; and so does each fence where
 //!   no witness sees the grants of all.
 
+use std::fs::{File, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -71,6 +73,9 @@ struct Kept {
     /// That was another one once, or none.
     #[serde(default)]
     was_changed: bool,
+    /// Its records were in another place once, or there were none. What an earlier program wrote says so of each change.
+    #[serde(default)]
+    was_elsewhere: Option<bool>,
     /// A mark went back, and nothing is granted before a fence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     closed: Option<Closed>,
@@ -128,7 +133,7 @@ pub fn unseen_in(folder: &Path) -> io::Result<Option<String>> {
     Ok(read(folder)?.and_then(|kept| match kept.witness.as_deref() {
         Some(NO_WITNESS) => Some("its server has no witness".to_owned()),
         Some(witness) if !is_in_folder(witness) => Some(format!("the witness of its server is {witness}")),
-        _ => kept.was_changed.then(|| "its server had another witness once, or none".to_owned()),
+        _ => kept.was_elsewhere().then(|| "its server had another witness once, or none".to_owned()),
     }))
 }
 
@@ -148,9 +153,21 @@ fn read(folder: &Path) -> io::Result<Option<Kept>> {
     Ok(Some(kept))
 }
 
+impl Kept {
+    fn was_elsewhere(&self) -> bool {
+        self.was_elsewhere.unwrap_or(self.was_changed)
+    }
+}
+
+/// Where a witness of that text keeps its records: its kind and cluster. Who shows it grants may change.
+fn place(witness: &str) -> (&str, &str) {
+    let mut words = witness.split(' ');
+    (words.next().unwrap_or_default(), words.next().unwrap_or_default())
+}
+
 /// Whether a witness of that text keeps its records in the data folder.
 fn is_in_folder(witness: &str) -> bool {
-    witness.split(' ').next() == Some(FOLDER)
+    place(witness).0 == FOLDER
 }
 
 impl KnownIdentity {
@@ -186,6 +203,13 @@ impl KnownIdentity {
     /// It was, in the lives before this one.
     fn was_changed(&self) -> bool {
         self.kept.as_ref().is_some_and(|kept| kept.was_changed)
+    }
+
+    /// The records of its witness were in another place in the lives before this one, or there were none.
+    fn was_witness_elsewhere(&self) -> bool {
+        let (before, now) = (self.witness_before(), self.witness.as_ref());
+        let has_moved = before.zip(now).is_some_and(|(before, now)| place(before) != place(now));
+        has_moved || self.kept.as_ref().is_some_and(Kept::was_elsewhere)
     }
 
     /// The known fence is not in the store, nor a later one: it was put back to before that. The marks of names that were not
@@ -327,6 +351,7 @@ impl KnownIdentity {
             left: Vec::new(),
             witness: None,
             was_changed: false,
+            was_elsewhere: Some(false),
             closed: None,
         };
         let mut kept = self.kept.clone().unwrap_or_else(first);
@@ -344,6 +369,7 @@ impl KnownIdentity {
             let surplus = kept.left.len().saturating_sub(MOST_LEFT);
             kept.left.drain(..surplus);
         }
+        kept.was_elsewhere = Some(self.was_witness_elsewhere());
         kept.was_changed = self.has_witness_missed();
         kept.witness = self.witness.clone().or(kept.witness);
         if self.kept.as_ref() == Some(&kept) {
@@ -355,6 +381,8 @@ impl KnownIdentity {
     /// Writes it down, where there is a folder.
     fn keep(&mut self, kept: Kept) -> io::Result<()> {
         if let Some(folder) = &self.folder {
+            // Two that read it, and write it one after the other, would lose what the first one wrote.
+            let _lock = locked(folder)?;
             let written = match read(folder) {
                 Ok(Some(beside)) => self.joined(&kept, beside),
                 _ => kept.clone(),
@@ -379,6 +407,7 @@ impl KnownIdentity {
     fn joined(&self, kept: &Kept, beside: Kept) -> Kept {
         let before = self.kept.as_ref();
         let mut joined = kept.clone();
+        joined.was_elsewhere = Some(kept.was_elsewhere() || beside.was_elsewhere());
         let closed = before.and_then(|before| before.closed.as_ref());
         if kept.closed.as_ref() == closed || kept.closed.is_none() && beside.closed.as_ref() != closed {
             joined.closed = beside.closed;
@@ -403,6 +432,29 @@ impl KnownIdentity {
     /// When the known store was fenced last, as it told at any time.
     pub(crate) fn fenced(&self) -> Option<&String> {
         self.kept.as_ref()?.known.fenced.as_ref()
+    }
+}
+
+/// How long another process of the folder may write.
+const LOCK_WAIT: Duration = Duration::from_secs(2);
+const LOCK_PAUSE: Duration = Duration::from_millis(1);
+
+/// The folder, locked for who writes in it what several processes of it know.
+fn locked(folder: &Path) -> io::Result<File> {
+    let (file, mut waited) = (File::open(folder)?, Duration::ZERO);
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) if waited < LOCK_WAIT => {
+                std::thread::sleep(LOCK_PAUSE);
+                waited += LOCK_PAUSE;
+            }
+            Err(TryLockError::WouldBlock) => {
+                let text = format!("another process has locked {} for {LOCK_WAIT:?}", folder.display());
+                return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+            }
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
     }
 }
 

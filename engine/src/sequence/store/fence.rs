@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::registry::sequences::NewNames;
 use crate::sequence::name::SequenceName;
 use crate::sequence::store::{Identity, Row, SequenceSettings, Store, StoreError};
 
@@ -25,6 +26,10 @@ pub struct Fence {
     /// The latest fence that nodes remember ([`fence_known_in`](crate::sequence::fence_known_in)): this one is told of as later,
     /// whatever the store's clock says.
     pub after: Option<String>,
+    /// Where names begin that are made from now on in a registry. Defaults to where a mark of 0, or of the one that an earlier
+    /// fence said, is raised to, if a fence of the registry closed it to new names, or did once: one may have been made since
+    /// what was put back was copied.
+    pub new_start: Option<u64>,
     /// How much is added to a mark beyond all that. Defaults to ten times the largest step of the store.
     pub margin: Option<u64>,
 }
@@ -38,6 +43,8 @@ pub struct Fenced {
     pub absent: Vec<(SequenceName, u64)>,
     /// What stands in the store as its identity now; `None` where only one name was fenced.
     pub identity: Option<Identity>,
+    /// Where names begin that are made from now on, if a fence of their registry says so.
+    pub new_start: Option<u64>,
 }
 
 /// Raises marks beyond what could have been granted, and then writes the store's identity, after which nodes without a
@@ -91,14 +98,21 @@ pub fn fence_all(stores: &mut [&mut dyn Store], fence: &Fence) -> Result<Fenced,
         }
     }
     if !is_whole {
-        return Ok(Fenced { raised, absent: Vec::new(), identity: None });
+        return Ok(Fenced { raised, absent: Vec::new(), identity: None, new_start: None });
     }
     let before = before.unwrap_or_default();
     for store in stores.iter_mut() {
         check_host(&store.identity()?, &before)?;
     }
-    let mut identity = None;
+    let begin = |known: u64| known.max(fence.above.unwrap_or(0)).saturating_add(margin);
+    let (mut identity, mut new_start) = (None, None);
     for store in stores {
+        let NewNames { are_closed, least } = store.new_names()?;
+        // Where no registry was ever fenced none is missing.
+        let default = if are_closed || least > 0 { begin(least) } else { 0 };
+        let start = fence.new_start.unwrap_or(default);
+        store.allow_new(start)?;
+        new_start = new_start.or(Some(start).filter(|start| *start > 0));
         let recorded = match &fence.after {
             Some(after) => store.record_identity_after(after)?,
             None => store.record_identity()?,
@@ -106,9 +120,8 @@ pub fn fence_all(stores: &mut [&mut dyn Store], fence: &Fence) -> Result<Fenced,
         check_host(&recorded, &before)?;
         identity = Some(recorded);
     }
-    let begin = |known: u64| known.max(fence.above.unwrap_or(0)).saturating_add(margin);
     let absent = absent.into_iter().map(|(name, known)| (name, begin(known))).collect();
-    Ok(Fenced { raised, absent, identity })
+    Ok(Fenced { raised, absent, identity, new_start })
 }
 
 /// Refuses a host on which other marks were raised, or none.

@@ -28,6 +28,7 @@ pub mod registry;
 pub use fence::{Fence, Fenced, fence, fence_all};
 
 use crate::clock::{SECOND, boot_ns};
+use crate::registry::sequences::NewNames;
 use crate::sequence::name::SequenceName;
 
 /// Names of one call of [`Store::grant`] at most.
@@ -330,6 +331,23 @@ pub trait Store: Send {
     /// Whether the last grants failed only because other processes were quicker, again and again: it answers, and is not away.
     fn was_contended(&self) -> bool {
         false
+    }
+
+    /// What a fence left of making names, where the store is a registry. A database makes them as ever.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn new_names(&mut self) -> Result<NewNames, StoreError> {
+        Ok(NewNames::default())
+    }
+
+    /// Lets names be made again after a fence, with marks that begin at `least` or above, after all marks were raised.
+    ///
+    /// # Errors
+    /// [`StoreError`], among others while a record's name is lost.
+    fn allow_new(&mut self, least: u64) -> Result<(), StoreError> {
+        let why = format!("that new names begin at {least} cannot be told to this store");
+        if least == 0 { Ok(()) } else { Err(StoreError::Refused { why }) }
     }
 
     /// Writes the store's present identity into it ([`Identity::recorded`]), after all marks were raised.

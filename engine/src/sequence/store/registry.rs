@@ -12,7 +12,9 @@ use super::{
     SequenceSettings, Store, StoreError,
 };
 use crate::clock::{SECOND, boot_ns};
-use crate::registry::sequences::{NO_SEQUENCE, SequenceChange, SequenceRecord, SequenceRecords, answers};
+use crate::registry::sequences::{
+    NO_SEQUENCE, NewNames, SequenceChange, SequenceRecord, SequenceRecords, answers,
+};
 use crate::registry::{ReadError, SwapError, Versioned};
 use crate::sequence::name::SequenceName;
 
@@ -88,10 +90,11 @@ impl RegistryStore {
         Err(StoreError::Away { why: contended() })
     }
 
-    /// One round of those rows that are not made yet.
+    /// One round of those rows that are not made yet, none below `least`.
     fn create_round(
         &mut self,
         rows: &[(SequenceName, NewSequence)],
+        least: &mut u64,
         made: &mut [Option<Result<Row, StoreError>>],
     ) {
         let open: Vec<usize> = (0..rows.len()).filter(|n| made[*n].is_none()).collect();
@@ -100,7 +103,7 @@ impl RegistryStore {
         self.records.read(&names, &mut found);
         let (mut changes, mut whose) = (Vec::new(), Vec::new());
         for (n, found) in open.into_iter().zip(found) {
-            match creation(&rows[n], found) {
+            match creation(&rows[n], *least, found) {
                 Ok(change) => {
                     changes.push(change);
                     whose.push(n);
@@ -112,13 +115,19 @@ impl RegistryStore {
         if !changes.is_empty() {
             self.records.swap(&changes, &mut swapped);
         }
+        let mut raised = *least;
         for ((n, change), swapped) in whose.into_iter().zip(changes).zip(swapped) {
             made[n] = match swapped {
                 Ok(()) => Some(Ok(row(&rows[n].0, &change.record))),
                 Err(SwapError::Conflict) => None,
+                Err(SwapError::TooLow { least: said }) if said > *least => {
+                    raised = raised.max(said);
+                    None
+                }
                 Err(error) => Some(Err(of_swap(error))),
             };
         }
+        *least = raised;
     }
 
     /// One round of those asks that have no outcome yet.
@@ -147,15 +156,18 @@ impl RegistryStore {
                 Err(SwapError::Conflict) => None,
                 Err(SwapError::Unknown { why }) => Some(Outcome::Unknown { why }),
                 Err(SwapError::Unavailable { why } | SwapError::Full { why }) => Some(Outcome::Away { why }),
+                // Of names that are made, and none is by a grant.
+                Err(error @ SwapError::TooLow { .. }) => Some(Outcome::Refused { why: error.to_string() }),
                 Err(SwapError::Read(error)) => Some(outcome_of_read(error)),
             };
         }
     }
 }
 
-/// The change that makes a row over what was found of it; or why it cannot be made.
+/// The change that makes a row over what was found of it, and not below `least`; or why it cannot be made.
 fn creation(
     (name, new): &(SequenceName, NewSequence),
+    least: u64,
     found: Result<Versioned<SequenceRecord>, ReadError>,
 ) -> Result<SequenceChange<'_>, StoreError> {
     let found = match found {
@@ -167,7 +179,16 @@ fn creation(
     if let Some(record) = seen.filter(|record| settings(record).is_some()) {
         return Err(StoreError::Exists(Box::new(row(name, record))));
     }
-    let record = begun(new, seen);
+    let mut record = begun(new, seen);
+    record.value = record.value.max(least);
+    if least > record.last {
+        let why = format!(
+            "since a fence, new names begin at {least} here, which is above the last number, {}: say a higher one, or, if no \
+             sequence is missing, `xuid sequence fence` with `--new-start 1`",
+            record.last
+        );
+        return Err(StoreError::Refused { why });
+    }
     Ok(SequenceChange { name: name.as_str(), expected: found.map(|found| found.version), record })
 }
 
@@ -241,6 +262,7 @@ fn of_swap(error: SwapError) -> StoreError {
         SwapError::Conflict => StoreError::Away { why: contended() },
         SwapError::Unknown { why } => StoreError::Unknown { why },
         SwapError::Unavailable { why } | SwapError::Full { why } => StoreError::Away { why },
+        SwapError::TooLow { .. } => StoreError::Refused { why: error.to_string() },
         SwapError::Read(error) => of_read(error),
     }
 }
@@ -352,9 +374,9 @@ impl Store for RegistryStore {
     /// All of them share the registry's syncs.
     fn create_all(&mut self, rows: &[(SequenceName, NewSequence)]) -> Vec<Result<Row, StoreError>> {
         assert!(rows.len() <= MOST_ASKS, "{} rows in one call", rows.len());
-        let mut made = vec![None; rows.len()];
+        let (mut made, mut least) = (vec![None; rows.len()], 0);
         for _ in 0..ROUNDS {
-            self.create_round(rows, &mut made);
+            self.create_round(rows, &mut least, &mut made);
             if made.iter().all(Option::is_some) {
                 break;
             }
@@ -397,8 +419,15 @@ impl Store for RegistryStore {
         })
     }
 
+    fn new_names(&mut self) -> Result<NewNames, StoreError> {
+        self.records.new_names().map_err(of_read)
+    }
+
+    fn allow_new(&mut self, least: u64) -> Result<(), StoreError> {
+        self.records.allow_new(least).map_err(of_swap)
+    }
+
     fn record_identity(&mut self) -> Result<Identity, StoreError> {
-        self.records.allow_new().map_err(of_swap)?;
         Ok(self.here())
     }
 

@@ -51,6 +51,10 @@ pub(super) struct Fence {
     /// Every mark ends at this number at least
     #[arg(long, value_name = "N")]
     above: Option<u64>,
+    /// Where names of a registry begin that are made from now on; 1 says that none was made since the backup [default: where a
+    /// mark of 0 is raised to, after a fence of the registry; else 1]
+    #[arg(long, value_name = "N", conflicts_with_all = ["name", "name_alone"])]
+    new_start: Option<u64>,
     /// How much is added to a mark beyond all that is known [default: ten times the largest step]
     #[arg(long, value_name = "N")]
     margin: Option<u64>,
@@ -146,6 +150,12 @@ impl Fence {
         let place = said(self.store.as_deref())?;
         let name = self.name.as_deref().or(self.name_alone.as_deref()).map(SequenceName::new).transpose();
         let name = name.map_err(|error| usage(format!("that is no name of a sequence: {error}")))?;
+        let is_database = DatabaseUrl::has_scheme(&place);
+        if is_database && self.new_start.is_some() {
+            let text = "--new-start is for registries; in a database a new name begins where `xuid sequence create --start` says, and at 1 \
+                        where it is made by itself";
+            return Err(usage(text).into());
+        }
         let mut known = Known::default();
         for folder in &self.data_dir {
             // How far sequences came of which that folder does not tell, nobody knows.
@@ -171,7 +181,8 @@ impl Fence {
             self.yes,
         )?;
         let Known { marks: known, fence: after, .. } = known;
-        let plan = store::Fence { name, above: self.above, known, on, after, margin: self.margin };
+        let (above, new_start, margin) = (self.above, self.new_start, self.margin);
+        let plan = store::Fence { name, above, known, on, after, new_start, margin };
         let mut stores: Vec<&mut dyn Store> =
             stores.iter_mut().map(|store| -> &mut dyn Store { &mut **store }).collect();
         let done = store::fence_all(&mut stores, &plan)?;
@@ -190,7 +201,12 @@ impl Fence {
                 ))?;
             }
             out.flush()?;
-            if is_whole && !DatabaseUrl::has_scheme(&place) {
+            if let Some(start) = done.new_start {
+                logs::warning(&format!(
+                    "names that are made in this registry from now on begin at {start}, as one may have been made since the backup: if one of those came \
+                     further, fence again with --above; if none was made, --new-start 1 says so"
+                ));
+            } else if is_whole && is_database {
                 logs::warning(NEW_NAMES);
             }
             Ok(())
@@ -269,9 +285,12 @@ const NO_MARKS: &str =
 const CLOSED: &str =
     "its records were closed by a fence of the registry, as they may say less than was issued";
 
-/// What a fence of a whole registry leaves open.
-const NEW_NAMES: &str = "new names can be made from now on, and begin at 1: one that was made since the backup, and is in no line above, \
-                         repeats its numbers unless it is fenced by its name (NAME --above N) before a client uses it";
+/// The same of one in which a person opened them, for a margin above what they said.
+const OPENED: &str = "its records were opened by `xuid sequence fence`, and of some no grant was seen since";
+
+/// What a fence of a database leaves open.
+const NEW_NAMES: &str = "a name that was made since the backup, and is in no line above, begins at 1 and repeats its numbers where no \
+                         witness saw it: create it with --start before a client uses it";
 
 /// What helps.
 const BEYOND: &str = "the folder does not tell how far its numbers came. If none of them is above those of the other folders and of the \
@@ -312,11 +331,13 @@ impl Known {
         let is_closed = found
             .as_ref()
             .is_some_and(|found| found.is_closed || found.records.iter().any(|row| row.is_closed));
+        let was_opened = found.iter().flat_map(|found| &found.records).any(|row| row.was_opened);
         let lost = found.iter().flat_map(SequencesInspection::lost).map(ToString::to_string).next();
         let records = found.into_iter().flat_map(|found| found.records);
         let seen = records.filter_map(|row| Some((SequenceName::new(&row.name).ok()?, row.record.value)));
         let seen: Vec<_> = seen.collect();
         let unseen = unseen.or_else(|| is_closed.then(|| CLOSED.to_owned()));
+        let unseen = unseen.or_else(|| was_opened.then(|| OPENED.to_owned()));
         // The file itself is there beside any database. What was left tells of the names that were held then.
         let has_marks = !seen.is_empty();
         for (name, value) in seen.into_iter().chain(left) {

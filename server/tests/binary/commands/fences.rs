@@ -83,7 +83,7 @@ fn what_a_folder_s_witness_saw_is_fenced_and_opened_also_where_the_registry_is_i
     assert!(code == Some(1) && said.contains("closed by a fence") && said.contains("--above"), "{said}");
     let opened = run(&["sequence", "fence", folder, "--above", "300", "--margin", "0", "--yes"]);
     let warned = String::from_utf8_lossy(&opened.stderr);
-    assert!(warned.contains("new names can be made from now on, and begin at 1"), "{warned}");
+    assert!(warned.contains("names that are made in this registry from now on begin at 300"), "{warned}");
     assert_eq!(stdout(&opened), "orders  101 -> 300\n");
     let mut found = Vec::new();
     open().unwrap().read(&["orders"], &mut found);
@@ -161,6 +161,9 @@ fn records_that_were_put_back_are_not_taken_for_what_a_folder_knows() {
         stdout(&run(&["sequence", "fence", folder, "--margin", "9", "--yes"])),
         "orders  5001 -> 5010\n"
     );
+    // Nor of what was opened by a guess.
     let (code, said) = failure(&run(&fence));
+    assert!(code == Some(1) && said.contains("were opened by `xuid sequence fence`"), "{said}");
+    let (code, said) = failure(&run(&[&fence[..], &["--above", "9000"]].concat()));
     assert!(code == Some(1) && said.contains("no sequences"), "goes on to the store: {said}");
 }

@@ -189,13 +189,14 @@ impl FolderHints {
     }
 
     /// Whether there are any.
-    pub(super) fn exist(&self) -> bool {
-        !self.paths().is_empty()
+    pub(super) fn exist(&self) -> Result<bool, LocalError> {
+        let paths = self.paths().map_err(LocalError::io("list", &self.folder))?;
+        Ok(!paths.is_empty())
     }
 
     /// The files that there are, all of which this user can read.
     pub(super) fn readable(&self) -> Result<Vec<PathBuf>, LocalError> {
-        let paths = self.paths();
+        let paths = self.paths().map_err(LocalError::io("list", &self.folder))?;
         for path in &paths {
             if let Err(source) = File::open(path)
                 && source.kind() != io::ErrorKind::NotFound
@@ -222,14 +223,17 @@ impl FolderHints {
         Ok(self.folder.join(format!("{}{random:016x}", prefix(self.kind))))
     }
 
-    /// The files that there are.
-    fn paths(&self) -> Vec<PathBuf> {
-        let entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
+    /// The files that there are. A folder that cannot be listed may have some.
+    fn paths(&self) -> io::Result<Vec<PathBuf>> {
+        let entries = match std::fs::read_dir(&self.folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?.collect::<io::Result<Vec<_>>>()?,
+        };
         let ours = |entry: &std::fs::DirEntry| {
             entry.file_name().to_string_lossy().starts_with(prefix(self.kind))
                 && entry.file_type().is_ok_and(|kind| kind.is_file())
         };
-        entries.filter(ours).map(|entry| entry.path()).collect()
+        Ok(entries.into_iter().filter(ours).map(|entry| entry.path()).collect())
     }
 
     /// Reads an image of so many bytes at most, and says why a block of it could not be read: of that one there are zeros.
@@ -259,6 +263,11 @@ impl FolderHints {
             Ok((image, Some(error))) => (Some(image), error),
             Err(error) => (None, error),
         };
+        self.keep_unread(path, error);
+        image
+    }
+
+    fn keep_unread(&mut self, path: PathBuf, error: io::Error) {
         let shown = path.clone();
         deferred_log::log(move || {
             tracing::warn!(
@@ -268,7 +277,6 @@ impl FolderHints {
             );
         });
         self.unread.push(path);
-        image
     }
 
     fn own(&mut self) -> Option<&mut Own> {
@@ -304,7 +312,11 @@ fn fill(file: &File, image: &[u8]) -> io::Result<()> {
 impl Hints for FolderHints {
     fn all(&mut self, most: u64) -> Vec<Vec<u8>> {
         self.unread.clear();
-        self.paths().into_iter().filter_map(|path| self.read_or_keep(path, most)).collect()
+        let paths = self.paths().unwrap_or_else(|error| {
+            self.keep_unread(self.folder.clone(), error);
+            Vec::new()
+        });
+        paths.into_iter().filter_map(|path| self.read_or_keep(path, most)).collect()
     }
 
     fn begin(&mut self, image: &[u8]) -> io::Result<()> {
@@ -319,7 +331,7 @@ impl Hints for FolderHints {
 
     fn sweep(&self) {
         let own = self.own.as_ref().map(|own| &own.path);
-        for path in self.paths() {
+        for path in self.paths().unwrap_or_default() {
             if Some(&path) == own || self.unread.contains(&path) {
                 continue;
             }
@@ -336,7 +348,7 @@ impl Hints for FolderHints {
             (self.read_at)(&File::open(path).ok()?, &mut part, offset).ok()?;
             Some(part)
         };
-        self.paths().into_iter().filter_map(read).collect()
+        self.paths().unwrap_or_default().into_iter().filter_map(read).collect()
     }
 
     fn extend(&mut self, bytes: u64) -> io::Result<()> {

@@ -190,10 +190,10 @@ impl<D: Disk> Records<D> {
         Ok(())
     }
 
-    /// Lets names be made again that are not there. Called under the lock.
-    pub(in crate::registry::local) fn open_to_new(&mut self) -> Result<(), SwapError> {
+    /// Lets names be made again that are not there, from `least` on. Called under the lock.
+    pub(in crate::registry::local) fn open_to_new(&mut self, least: u64) -> Result<(), SwapError> {
         let (old, now) = (self.header, self.sequences());
-        let sequences = SequencesHeader { is_closed: false, ..now };
+        let sequences = SequencesHeader { is_closed: false, least, ..now };
         let new = Header { sequences: Some(sequences), generation: old.generation + 1, ..old };
         let written = self.replace_header(&new);
         written.map_err(|error| SwapError::Unknown { why: self.doubt(Place::sequence(0), &error) })

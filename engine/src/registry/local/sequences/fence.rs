@@ -43,7 +43,7 @@ pub struct SequencesFenced {
 ///
 /// # Errors
 /// Among others [`LocalError::InUse`] while any process uses the folder, and [`LocalError::Absent`] where it has no such
-/// file.
+/// file, and does not tell its cluster either.
 pub fn fence_sequences(folder: &Path) -> Result<SequencesFenced, LocalError> {
     let genesis = genesis_of_file(folder)?;
     let _seats = seat::lock_all(folder)?;
@@ -139,7 +139,8 @@ fn closed(
     let highest_slot = known.iter().map(|row| row.place.slot).max();
     let needed = highest_slot.map_or(0, |slot| (slot + 1).next_multiple_of(GROWTH_SLOTS));
     let slots = old.geometry().sequences.max(needed);
-    let sequences = SequencesHeader { slots, era, is_closed: true };
+    let least = old.sequences.map_or(0, |sequences| sequences.least);
+    let sequences = SequencesHeader { slots, era, is_closed: true, least };
     let genesis = Genesis { cluster, ..old.genesis };
     // The highest of what each process knew of a slot: its version, and its value.
     let mut highest: HashMap<u32, (u64, u64)> = HashMap::new();

@@ -37,6 +37,8 @@ pub struct InspectedSequence {
     pub record: SequenceRecord,
     /// A fence closed it.
     pub is_closed: bool,
+    /// A person opened it after that, and no grant was shown to it since: it is a witness's, and what it saw is not known.
+    pub was_opened: bool,
 }
 
 impl SequencesInspection {
@@ -98,6 +100,7 @@ pub fn inspect(folder: &Path) -> Result<Option<SequencesInspection>, LocalError>
             None => findings.push(Finding::NameLost { what }),
             Some(record) => records.push(InspectedSequence {
                 name: printable(&named.name),
+                was_opened: record.was_opened(),
                 record,
                 is_closed: header.is_none_or(|header| header.era != named.era),
             }),

@@ -8,7 +8,7 @@
 //! - I1 a record is open only in the era that it was written in, and a fence begins another era: a mark that may be too low
 //!   is raised by a person before any number is granted from it;
 //! - I2 a name is made only where it was certainly never there: not after a fence, nor while a slot's name is lost, nor
-//!   where the file is gone that the folder knew.
+//!   where the file is gone that the folder knew; and after a fence none begins below what a person said.
 
 pub(super) mod fence;
 mod inspect;
@@ -29,7 +29,7 @@ use super::seat::{Seat, Taker};
 use super::{OPENING_TRIES, genesis, open_file};
 use crate::clock::{Clock, SystemClock};
 use crate::registry::record::EraId;
-use crate::registry::{Genesis, Token};
+use crate::registry::{Genesis, Layout, Token};
 use crate::sys::deferred_log;
 
 /// The records of names in a folder, opened by one user of them.
@@ -165,23 +165,31 @@ fn genesis_of(folder: &Path) -> Result<Genesis, LocalError> {
     Ok(header.genesis)
 }
 
-/// Whether a folder has records of sequences, and its registry is elsewhere.
+/// Whether a folder has records of sequences, or had, and its registry is elsewhere.
 #[must_use]
 pub fn are_alone(folder: &Path) -> bool {
     let is_there = |kind| genesis::path_of(folder, kind).symlink_metadata().is_ok();
-    is_there(FileKind::Sequences) && !is_there(FileKind::Registry)
+    let had = || FolderHints::of(folder, FileKind::Sequences).exist().unwrap_or(false);
+    !is_there(FileKind::Registry) && (is_there(FileKind::Sequences) || had())
 }
 
-/// What the file of sequences says of the registry that it belongs to.
+/// What the file of sequences says of the registry that it belongs to. Where it is gone, the folder tells the cluster: no more
+/// of it counts.
 fn genesis_of_file(folder: &Path) -> Result<Genesis, LocalError> {
     let path = genesis::path_of(folder, FileKind::Sequences);
-    let disk = FileDisk::open_to_read(&path).map_err(super::opening(&path))?;
-    Ok(read_header(&disk, FileKind::Sequences, &path)?.header.genesis)
+    match FileDisk::open_to_read(&path).map_err(super::opening(&path)) {
+        Ok(disk) => Ok(read_header(&disk, FileKind::Sequences, &path)?.header.genesis),
+        Err(absent @ LocalError::Absent { .. }) => {
+            let cluster = genesis::cluster_of_node(folder).ok_or(absent)?;
+            Ok(Genesis::new(cluster, Layout::default(), 0, 1))
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// The head of a file that begins.
 fn begun(era: EraId, is_closed: bool) -> SequencesHeader {
-    SequencesHeader { slots: GROWTH_SLOTS, era, is_closed }
+    SequencesHeader { slots: GROWTH_SLOTS, era, is_closed, least: 0 }
 }
 
 /// Makes the file where there never was one (I2).
@@ -204,7 +212,7 @@ fn create(folder: &Path, genesis: &Genesis) -> Result<(), LocalError> {
 
 /// Refuses to take a file for one that never was where the folder knew one (I2).
 fn check_never_there(folder: &Path, path: &Path) -> Result<(), LocalError> {
-    if FolderHints::of(folder, FileKind::Sequences).exist() && !path.exists() {
+    if FolderHints::of(folder, FileKind::Sequences).exist()? && !path.exists() {
         return Err(LocalError::SequencesLost { path: path.to_owned(), folder: folder.to_owned() });
     }
     Ok(())

@@ -7,7 +7,7 @@ use crate::registry::local::records::{Change, Records, what};
 use crate::registry::local::seat::Seat;
 use crate::registry::record::{EraId, NAME_BYTES};
 use crate::registry::sequences::{
-    MOST_CHANGES, SequenceChange, SequenceEntry, SequenceRecord, SequenceRecords,
+    MOST_CHANGES, NewNames, SequenceChange, SequenceEntry, SequenceRecord, SequenceRecords, check_begin,
 };
 use crate::registry::{ClusterId, ReadError, SwapError, Token, Versioned};
 
@@ -116,7 +116,14 @@ impl<D: Disk> SequenceRecords for LocalSequences<D> {
         })
     }
 
-    fn allow_new(&mut self) -> Result<(), SwapError> {
+    fn new_names(&mut self) -> Result<NewNames, ReadError> {
+        self.locked(|records| {
+            let header = records.sequences();
+            Ok(NewNames { are_closed: header.is_closed, least: header.least })
+        })
+    }
+
+    fn allow_new(&mut self, least: u64) -> Result<(), SwapError> {
         self.records.change(|records| {
             records.learn_names()?;
             match records.lost_name() {
@@ -127,8 +134,8 @@ impl<D: Disk> SequenceRecords for LocalSequences<D> {
                         .into();
                     Err(ReadError::Damaged { what, why }.into())
                 }
-                None if records.sequences().is_closed => records.open_to_new(),
-                None => Ok(()),
+                None if (records.sequences().is_closed, records.sequences().least) == (false, least) => Ok(()),
+                None => records.open_to_new(least),
             }
         })
     }
@@ -192,6 +199,7 @@ fn base_of<D: Disk>(
             if records.sequences().is_closed {
                 return Err(closed_to_new(name).into());
             }
+            check_begin(record, records.sequences().least)?;
             records.unused(staged)
         }
         (Err(error), _) => Err(error.into()),

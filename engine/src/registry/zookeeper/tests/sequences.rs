@@ -1,7 +1,7 @@
 //! The records of names on a real server.
 
 use super::*;
-use crate::registry::sequences::{SequenceChange, SequenceRecord, SequenceRecords};
+use crate::registry::sequences::{NewNames, SequenceChange, SequenceRecord, SequenceRecords};
 use crate::registry::zookeeper::znode::{SEQUENCES, sequence_path};
 use crate::registry::zookeeper::{ZooKeeperSequences, adopt};
 use crate::registry::{ReadError, Versioned};
@@ -139,7 +139,7 @@ fn a_fence_closes_all_names_and_new_ones_until_a_person_raises_them() {
     // A name that is not in the backup.
     records.reopen("later", 700).unwrap();
     assert_eq!(grant(&mut records, "later", 5).unwrap(), (700, 705));
-    records.allow_new().unwrap();
+    records.allow_new(0).unwrap();
     make(&mut opened(&url), "new").unwrap();
     let gone = records.reopen("never there", 7);
     assert!(matches!(gone, Err(SwapError::Read(ReadError::Absent { .. }))), "{gone:?}");
@@ -155,8 +155,39 @@ fn a_fenced_registry_that_had_no_names_makes_none_before_a_person_said_so() {
     assert!(matches!(make(&mut records, "orders"), Err(SwapError::Read(error)) if is_closed(&error)));
     records.reopen("orders", 9).unwrap();
     assert_eq!(grant(&mut records, "orders", 1).unwrap(), (9, 10));
-    records.allow_new().unwrap();
+    records.allow_new(0).unwrap();
     make(&mut records, "users").unwrap();
+}
+
+#[test]
+fn after_a_fence_a_mark_is_made_no_lower_than_a_person_said() {
+    let ensemble = Ensemble::start();
+    let url = ensemble.url();
+    made(&url);
+    let new = |records: &mut ZooKeeperSequences, name: &str, value, step| {
+        let record = SequenceRecord { value, step, increment: 1, ..SequenceRecord::default() };
+        swap(records, &[SequenceChange { name, expected: None, record }]).pop().unwrap()
+    };
+    let mut records = opened(&url);
+    assert_eq!(records.new_names().unwrap(), NewNames { are_closed: false, least: 0 });
+    new(&mut records, "first", 1, 10).unwrap();
+    fence(&url, &options()).unwrap();
+    let mut other = opened(&url);
+    assert_eq!(other.new_names().unwrap(), NewNames { are_closed: true, least: 0 });
+    other.allow_new(500).unwrap();
+    assert_eq!(other.new_names().unwrap(), NewNames { are_closed: false, least: 500 });
+    // Also by a process that was there before the fence, and does nothing else, and together with others.
+    let record = |value| SequenceRecord { value, step: 1, increment: 1, ..SequenceRecord::default() };
+    let change = |name, value| SequenceChange { name, expected: None, record: record(value) };
+    let outcomes = swap(&mut records, &[change("low", 499), change("high", 500)]);
+    assert!(matches!(outcomes[..], [Err(SwapError::TooLow { least: 500 }), Ok(())]), "{outcomes:?}");
+    // What a witness saw is no mark, and neither are leftovers.
+    new(&mut records, "seen", 3, 0).unwrap();
+    new(&mut records, "@rest:1", 0, 0).unwrap();
+    fence(&url, &options()).unwrap();
+    assert_eq!(opened(&url).new_names().unwrap(), NewNames { are_closed: true, least: 500 });
+    opened(&url).allow_new(0).unwrap();
+    new(&mut opened(&url), "third", 1, 10).unwrap();
 }
 
 #[test]

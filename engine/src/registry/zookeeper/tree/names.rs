@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! - N1 a record is open only in the era that it names, so a fence closes all of them without a look at any;
-//! - N2 a name is made only while the node above all of them names the era: a fence closes that, too;
+//! - N2 a name is made only while the node above all of them names the era, and no lower than it says: a fence closes that, too;
 //! - N3 the mark of a name never goes back, whatever became of its node: a node that was made again is believed only if it
 //!   says as much as this process saw.
 
@@ -12,6 +12,7 @@ use zookeeper_client::{Client, CreateMode, Error, MultiReadResult, MultiWriteErr
 use super::rows::unanswered;
 use super::{Tree, VERSION_BITS, unavailable};
 use crate::registry::record::{EraId, NO_SPILL, Place, Row};
+use crate::registry::sequences::{NewNames, check_begin};
 use crate::registry::zookeeper::inspect::{children, children_of_all, read_all};
 use crate::registry::zookeeper::link::Failure;
 use crate::registry::zookeeper::restore_check::{Comparison, NodeVersion};
@@ -170,23 +171,34 @@ impl Tree {
                 Err(error) => return Round::One(n, error),
             }
         }
-        if writes.iter().any(|write| write.expected.is_none()) {
-            match self.are_open_to_new(&client) {
-                Ok(true) => {}
-                Ok(false) => return Round::Again,
-                Err(error) => {
-                    let which = writes.iter().position(|write| write.expected.is_none()).unwrap_or(0);
-                    return match error {
-                        SwapError::Read(ReadError::Closed { .. }) => {
-                            let what = what(&writes[which].name);
-                            Round::One(which, ReadError::Closed { what, value: 0 }.into())
-                        }
-                        other => Round::All(Err(other)),
-                    };
-                }
-            }
+        if let Some(which) = writes.iter().position(|write| write.expected.is_none())
+            && let Some(round) = self.check_new(&client, writes, which)
+        {
+            return round;
         }
         self.commit_names(&client, writes, &versions)
+    }
+
+    /// Why names cannot be made (N2), of which the one at `first` is the first.
+    fn check_new(&mut self, client: &Client, writes: &[&NameWrite], first: usize) -> Option<Round> {
+        let least = match self.least_new(client) {
+            Ok(Some(least)) => least,
+            Ok(None) => return Some(Round::Again),
+            Err(SwapError::Read(ReadError::Closed { .. })) => {
+                // Or it was fenced and opened, in an era that this process does not know of yet.
+                let known = self.eras;
+                self.looked = None;
+                if self.client().is_ok() && self.eras != known {
+                    return Some(Round::Again);
+                }
+                let what = what(&writes[first].name);
+                return Some(Round::One(first, ReadError::Closed { what, value: 0 }.into()));
+            }
+            Err(error) => return Some(Round::All(Err(error))),
+        };
+        let begins = |write: &NameWrite| write.row.sequence_record().unwrap_or_default();
+        let mut new = writes.iter().enumerate().filter(|(_, write)| write.expected.is_none());
+        new.find_map(|(n, write)| check_begin(&begins(write), least).err().map(|error| Round::One(n, error)))
     }
 
     fn commit_names(&mut self, client: &Client, writes: &[&NameWrite], versions: &[Option<i32>]) -> Round {
@@ -306,7 +318,7 @@ impl Tree {
         write: &NameWrite,
     ) -> Result<(), SwapError> {
         let client = self.client()?;
-        match self.are_open_to_new(&client) {
+        match self.least_new(&client) {
             // Nothing is missing: it never was.
             Ok(_) => return Err(ReadError::Absent { what: what(&write.name) }.into()),
             Err(SwapError::Read(ReadError::Closed { .. })) => {}
@@ -320,22 +332,32 @@ impl Tree {
         }
     }
 
-    /// Whether names can be made (N2); `false` if it could not be told and may be tried again.
-    fn are_open_to_new(&mut self, client: &Client) -> Result<bool, SwapError> {
+    /// Where new names can begin (N2); `None` if it could not be told and may be tried again.
+    fn least_new(&mut self, client: &Client) -> Result<Option<u64>, SwapError> {
+        match self.said_of_new(client)? {
+            Some(NewNames { are_closed: false, least }) => Ok(Some(least)),
+            Some(_) => Err(ReadError::Closed { what: "new names".into(), value: 0 }.into()),
+            None => self.make_folders(client).map(|()| None),
+        }
+    }
+
+    /// What the node above all names says; `None` where there is none, and never was a name or a fence.
+    fn said_of_new(&mut self, client: &Client) -> Result<Option<NewNames>, ReadError> {
         match self.link.ask(client.get_data(SEQUENCES)) {
             Ok((data, _)) => {
                 self.still_connected()?;
-                if data == self.era.name.as_bytes() {
-                    return Ok(true);
-                }
-                Err(ReadError::Closed { what: "new names".into(), value: 0 }.into())
+                let (era, least) = split_new(&data);
+                Ok(Some(NewNames { are_closed: era != self.era.name.as_bytes(), least }))
             }
-            Err(Failure::Said(Error::NoNode)) => {
-                self.still_connected()?;
-                self.make_folders(client).map(|()| false)
-            }
-            Err(failure) => Err(SwapError::Unavailable { why: failure.why() }),
+            Err(Failure::Said(Error::NoNode)) => self.still_connected().map(|()| None),
+            Err(failure) => Err(ReadError::Unavailable { why: failure.why() }),
         }
+    }
+
+    /// What a fence left of making names.
+    pub(in crate::registry::zookeeper) fn new_names(&mut self) -> Result<NewNames, ReadError> {
+        let client = self.client()?;
+        Ok(self.said_of_new(&client)?.unwrap_or_default())
     }
 
     /// Makes the node above all names, and the folders, in one transaction of this era.
@@ -365,13 +387,15 @@ impl Tree {
         }
     }
 
-    /// Lets names be made in this era.
-    pub(in crate::registry::zookeeper) fn open_to_new(&mut self) -> Result<(), SwapError> {
+    /// Lets names be made in this era, from `least` on.
+    pub(in crate::registry::zookeeper) fn open_to_new(&mut self, least: u64) -> Result<(), SwapError> {
         let client = self.client()?;
+        let era = &self.era.name;
+        let data = if least == 0 { era.clone() } else { format!("{era} {least}") };
         let mut multi = client.new_multi_writer();
         let built = multi
-            .add_check_version(&era_path(&self.era.name), -1)
-            .and_then(|()| multi.add_set_data(SEQUENCES, self.era.name.as_bytes(), None));
+            .add_check_version(&era_path(era), -1)
+            .and_then(|()| multi.add_set_data(SEQUENCES, data.as_bytes(), None));
         built.map_err(|error| SwapError::Unavailable { why: error.to_string() })?;
         let commit = multi.commit();
         match self.link.ask(async { Ok(commit.await) }) {
@@ -413,6 +437,13 @@ impl Tree {
         self.still_connected()?;
         Ok(names)
     }
+}
+
+/// The era and the least of the node above all names. What is no number is above all: it was said by nobody.
+fn split_new(data: &[u8]) -> (&[u8], u64) {
+    let Some(at) = data.iter().position(|byte| *byte == b' ') else { return (data, 0) };
+    let least = std::str::from_utf8(&data[at + 1..]).ok().and_then(|least| least.parse().ok());
+    (&data[..at], least.unwrap_or(u64::MAX))
 }
 
 /// All names that there are, in no order.

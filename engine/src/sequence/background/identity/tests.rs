@@ -150,6 +150,72 @@ fn what_another_process_of_the_folder_closed_stays_closed() {
     );
 }
 
+/// Two servers of a folder write at once, and each what the other one has not read.
+#[test]
+fn what_many_write_at_once_is_all_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || life(folder.path(), "local");
+    open().learn(&fenced("a", "100")).unwrap();
+    for round in 101..151_u32 {
+        let (mut one, mut other) = (open(), open());
+        std::thread::scope(|scope| {
+            scope.spawn(|| one.close("the mark went back", Some(&"100".to_owned())).unwrap());
+            scope.spawn(|| other.learn(&fenced("a", &round.to_string())).unwrap());
+        });
+        assert!(open().closed().is_some(), "round {round}");
+        assert_eq!(open().fenced(), Some(&round.to_string()));
+        one.open_closed().unwrap();
+    }
+}
+
+/// Such a process may be stopped, and would hold up its neighbour for ever.
+#[test]
+fn a_folder_that_another_process_keeps_locked_is_waited_for_for_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let theirs = locked(folder.path()).unwrap();
+    let refused = life(folder.path(), "local").learn(&fenced("a", "100")).unwrap_err();
+    assert!(refused.to_string().contains("another process has locked"), "{refused}");
+    drop(theirs);
+    life(folder.path(), "local").learn(&fenced("a", "100")).unwrap();
+}
+
+/// Only where its records are, and were, do they tell how far numbers came.
+#[test]
+fn a_folder_tells_less_than_was_granted_where_its_witness_was_elsewhere() {
+    let after = |lives: &[&str]| {
+        let folder = tempfile::tempdir().unwrap();
+        for (witness, at) in lives.iter().zip(100..) {
+            life(folder.path(), witness).learn(&fenced("a", &format!("{at}"))).unwrap();
+        }
+        unseen_in(folder.path()).unwrap()
+    };
+    let says = |lives: &[&str], text: &str| {
+        let unseen = after(lives);
+        assert!(unseen.as_ref().is_some_and(|unseen| unseen.contains(text)), "{lives:?}: {unseen:?}");
+    };
+    assert_eq!(after(&[]), None);
+    assert_eq!(after(&["local c1"]), None);
+    // Another server shares the folder now, or none does any more: the records are those of before.
+    assert_eq!(after(&["local c1", "local c1 of all", "local c1"]), None);
+    says(&["zookeeper c1"], "is zookeeper c1");
+    says(&["local c1", NO_WITNESS], "has no witness");
+    for other in [NO_WITNESS, "zookeeper c1", "local c2"] {
+        says(&[other, "local c1"], "another witness once");
+        says(&["local c1", other, "local c1", "local c1 of all"], "another witness once");
+    }
+}
+
+/// It says of any change that there was one.
+#[test]
+fn a_changed_witness_of_an_earlier_program_may_have_been_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = br#"{"version":1,"identity":"a","witness":"local c1","was_changed":true}"#;
+    std::fs::write(folder.path().join(NAME), said).unwrap();
+    assert!(unseen_in(folder.path()).unwrap().is_some());
+    life(folder.path(), "local c1").learn(&fenced("a", "101")).unwrap();
+    assert!(unseen_in(folder.path()).unwrap().is_some());
+}
+
 /// Its user may read `xuid_store` by now, or `xuid sequence init` has just made it: neither raised a mark.
 #[test]
 fn a_time_that_could_not_be_read_before_is_no_fence() {

@@ -185,12 +185,56 @@ fn a_fenced_folder_s_names_are_listed_and_raised_before_they_grant() {
     let rows = store.list("", "", 100).unwrap();
     assert_eq!(rows.iter().map(|row| (row.name.as_str(), row.next)).collect::<Vec<_>>(), [("orders", 51)]);
     assert_eq!(store.raise(&name("orders"), 5_051).unwrap().settings.step, 50);
-    store.record_identity().unwrap();
+    store.allow_new(0).unwrap();
     assert_eq!(range(grant(&mut store, "orders", 1)), (5_051, 5_101));
     for (least, next) in [(9_000, 9_000), (1, 9_000)] {
         assert_eq!(store.raise_open(&name("orders"), least).unwrap().next, next);
     }
     created(&mut store, "users", SequenceSettings::default());
+}
+
+/// A name that was made since the backup, of which nobody thinks, is made again by who uses it next.
+#[test]
+fn behind_a_fence_of_a_registry_a_name_begins_above_what_the_fence_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = CreateOptions { layout: crate::Layout::default(), floor: 1_000, workers: 4 };
+    drop(LocalRegistry::open_or_create(folder.path(), &options).unwrap());
+    let open = || RegistryStore::new(Box::new(LocalSequences::open_or_create(folder.path(), None).unwrap()));
+    let mut store = open();
+    created(&mut store, "orders", SequenceSettings { step: 50, ..Default::default() });
+    let whole = |above: Option<u64>| Fence { above, ..Fence::default() };
+    // Nothing was put back, so nothing is missing.
+    assert_eq!(fence(&mut store, &whole(Some(300))).unwrap().new_start, None);
+    created(&mut store, "users", SequenceSettings::default());
+    assert_eq!(range(grant(&mut store, "users", 1)).0, 1);
+    drop(store);
+    let fenced = || fence_restored(folder.path(), 1_763_683_200_000_000_000).unwrap();
+    fenced();
+    let mut store = open();
+    let done = fence(&mut store, &Fence { margin: Some(7), ..whole(Some(70_000)) }).unwrap();
+    assert_eq!(done.new_start, Some(70_007));
+    let new = |text: &str, start| (name(text), NewSequence { start, ..NewSequence::default() });
+    let made = store.create_all(&[new("one", 1), new("two", 90_000)]);
+    assert_eq!(made.into_iter().map(|made| made.unwrap().next).collect::<Vec<_>>(), [70_007, 90_000]);
+    assert_eq!(range(grant(&mut store, "one", 1)).0, 70_007);
+    let small = SequenceSettings { last: 70_006, ..Default::default() };
+    let refused = store.create(&name("small"), &NewSequence { settings: small, ..NewSequence::default() });
+    assert!(
+        matches!(&refused, Err(StoreError::Refused { why }) if why.contains("--new-start 1")),
+        "{refused:?}"
+    );
+    // Each fence goes on from there, by its margin.
+    assert_eq!(fence(&mut store, &whole(None)).unwrap().new_start, Some(80_007));
+    assert_eq!(fence(&mut store, &whole(Some(100))).unwrap().new_start, Some(90_007));
+    drop(store);
+    fenced();
+    let mut store = open();
+    assert_eq!(fence(&mut store, &whole(None)).unwrap().new_start, Some(100_007));
+    // A person says that none was made.
+    let said = Fence { new_start: Some(1), ..whole(None) };
+    assert_eq!(fence(&mut store, &said).unwrap().new_start, Some(1));
+    created(&mut store, "three", SequenceSettings::default());
+    assert_eq!(range(grant(&mut store, "three", 1)).0, 1);
 }
 
 #[test]
@@ -215,7 +259,7 @@ fn a_fence_of_one_name_opens_it_also_where_the_registry_lost_it() {
     let lost = fence(&mut store, &one("users"));
     assert!(matches!(lost, Err(StoreError::Absent { .. })), "{lost:?}");
     fence(&mut store, &Fence { above: Some(7_000), ..one("users") }).unwrap();
-    store.record_identity().unwrap();
+    store.allow_new(0).unwrap();
     created(&mut store, "users", SequenceSettings::default());
     assert_eq!(range(grant(&mut store, "users", 1)).0, 7_000);
 }

@@ -57,7 +57,7 @@ fn while_nothing_tells_which_name_a_slot_had_no_name_is_made() {
         assert!(matches!(refused, SwapError::Read(ReadError::Damaged { .. })), "{refused}");
     }
     assert_eq!(grant(&mut records, "n000002", 5).unwrap(), (1, 6));
-    assert!(records.allow_new().is_err());
+    assert!(records.allow_new(0).is_err());
 }
 
 /// A clock that is moved by hand.

@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::*;
 use crate::registry::local::hints::READ_AT;
 use crate::registry::local::{adopt, fence_restored, inspect as inspect_registry};
+use crate::registry::sequences::NewNames;
 
 const NOW_NS: u64 = 1_763_683_200_000_000_000;
 
@@ -67,9 +68,48 @@ fn a_fenced_folder_grants_of_a_name_what_a_person_says_and_nothing_before() {
     assert!(swap_one(&mut records, "later", None, 1).is_err());
     records.reopen("later", 500).unwrap();
     assert_eq!(grant(&mut records, "later", 1).unwrap(), (500, 501));
-    records.allow_new().unwrap();
+    records.allow_new(0).unwrap();
     swap_one(&mut opened(folder.path()), "new", None, 1).unwrap();
     swap_one(&mut records, "newer", None, 1).unwrap();
+}
+
+/// A name that was made since the backup would begin again.
+#[test]
+fn after_a_fence_a_mark_is_made_no_lower_than_a_person_said() {
+    let folder = with_names();
+    let new = |records: &mut LocalSequences, name: &str, value, step| {
+        let record = SequenceRecord { value, step, increment: 1, ..SequenceRecord::default() };
+        let mut outcomes = Vec::new();
+        records.swap(&[SequenceChange { name, expected: None, record }], &mut outcomes);
+        outcomes.pop().unwrap()
+    };
+    let mut records = opened(folder.path());
+    assert_eq!(records.new_names().unwrap(), NewNames { are_closed: false, least: 0 });
+    new(&mut records, "first", 1, 10).unwrap();
+    drop(records);
+    fence_restored(folder.path(), NOW_NS).unwrap();
+    let mut records = opened(folder.path());
+    assert_eq!(records.new_names().unwrap(), NewNames { are_closed: true, least: 0 });
+    records.allow_new(500).unwrap();
+    for records in [&mut records, &mut opened(folder.path())] {
+        assert_eq!(records.new_names().unwrap(), NewNames { are_closed: false, least: 500 });
+        let low = new(records, "second", 499, 10);
+        assert!(matches!(low, Err(SwapError::TooLow { least: 500 })), "{low:?}");
+    }
+    new(&mut records, "second", 500, 10).unwrap();
+    // What a witness saw is no mark, and neither are leftovers.
+    new(&mut records, "seen", 3, 0).unwrap();
+    new(&mut records, "@rest:1", 0, 0).unwrap();
+    // The file grows, and is put back once more.
+    for n in 0..GROWTH_SLOTS {
+        new(&mut records, &format!("n{n}"), 500, 1).unwrap();
+    }
+    drop(records);
+    fence_restored(folder.path(), NOW_NS).unwrap();
+    let mut records = opened(folder.path());
+    assert_eq!(records.new_names().unwrap(), NewNames { are_closed: true, least: 500 });
+    records.allow_new(1).unwrap();
+    new(&mut records, "third", 1, 10).unwrap();
 }
 
 /// Else it would go no higher than what it could read, and a person who trusts that would have numbers granted again.
@@ -103,12 +143,12 @@ fn a_fence_goes_above_what_the_folder_knew() {
     for name in ["orders", "users"] {
         records.reopen(name, 0).unwrap();
     }
-    assert!(records.allow_new().is_err(), "a name is lost");
+    assert!(records.allow_new(0).is_err(), "a name is lost");
     assert!(swap_one(&mut records, "made later", None, 1).is_err());
     let mut other = opened(folder.path());
     records.reopen("made later", 900).unwrap();
     assert_eq!(grant(&mut other, "made later", 1).unwrap(), (900, 901));
-    records.allow_new().unwrap();
+    records.allow_new(0).unwrap();
     swap_one(&mut other, "new", None, 1).unwrap();
     // Fenced once more, all of it is closed again, and the old content is refused still.
     drop((records, other));
@@ -133,10 +173,10 @@ fn a_lost_record_of_leftovers_keeps_no_folder_closed() {
     for name in ["orders", "users"] {
         records.reopen(name, 0).unwrap();
     }
-    let told = records.allow_new().unwrap_err().to_string();
+    let told = records.allow_new(0).unwrap_err().to_string();
     assert!(told.contains("that of leftovers") && told.contains("--above 1"), "{told}");
     records.reopen("none", 1).unwrap();
-    records.allow_new().unwrap();
+    records.allow_new(0).unwrap();
     swap_one(&mut records, "new", None, 1).unwrap();
 }
 
@@ -179,7 +219,7 @@ fn a_file_that_is_gone_is_not_made_again_before_a_fence() {
     let fenced = fence_restored(folder.path(), NOW_NS).unwrap();
     assert!(fenced.lost_sequences > 0, "the folder knew of names: {fenced:?}");
     let mut records = opened(folder.path());
-    assert!(records.allow_new().is_err(), "none of them is told of");
+    assert!(records.allow_new(0).is_err(), "none of them is told of");
     let made = swap_one(&mut records, "orders", None, 1).unwrap_err();
     assert!(
         matches!(&made, SwapError::Read(ReadError::Damaged { why, .. }) if why.contains("sequence fence")),
@@ -187,6 +227,38 @@ fn a_file_that_is_gone_is_not_made_again_before_a_fence() {
     );
     records.reopen("orders", 2_000).unwrap();
     assert_eq!(grant(&mut records, "orders", 1).unwrap(), (2_000, 2_001));
+}
+
+/// Of a witness alone: its registry is in an ensemble.
+#[test]
+fn a_witness_s_file_that_is_gone_is_fenced_where_the_folder_tells_its_cluster() {
+    let folder = tempfile::tempdir().unwrap();
+    let genesis = some_genesis();
+    let open = || LocalSequences::open_or_create(folder.path(), Some(&genesis));
+    drop(open().unwrap());
+    fs::remove_file(file_of(folder.path())).unwrap();
+    assert!(are_alone(folder.path()), "it had one");
+    assert!(matches!(open().err(), Some(LocalError::SequencesLost { .. })));
+    assert!(matches!(fence_sequences(folder.path()), Err(LocalError::Absent { .. })));
+    let node = format!("{{\"version\":1,\"cluster\":\"{}\"}}", genesis.cluster);
+    fs::write(folder.path().join("node.json"), node).unwrap();
+    fence_sequences(folder.path()).unwrap();
+    let made = swap_one(&mut open().unwrap(), "orders", None, 1);
+    assert!(matches!(&made, Err(SwapError::Read(error)) if is_closed(error)), "{made:?}");
+}
+
+/// It may have known one.
+#[test]
+fn no_file_is_made_in_a_folder_that_cannot_be_listed() {
+    let folder = folder();
+    // A file is listed by no user.
+    let mut hints = FolderHints::of(&folder.path().join("registry"), FileKind::Sequences);
+    assert!(matches!(hints.exist(), Err(LocalError::Io { action: "list", .. })));
+    assert!(matches!(hints.readable(), Err(LocalError::Io { action: "list", .. })));
+    assert!(hints.all(1_000).is_empty());
+    assert!(hints.check_whole().is_err(), "a fence goes by it");
+    let mut gone = FolderHints::of(&folder.path().join("nothing"), FileKind::Sequences);
+    assert!(!gone.exist().unwrap() && gone.all(1_000).is_empty() && gone.check_whole().is_ok());
 }
 
 /// A backup of before the first name, put back as a whole.

@@ -22,10 +22,13 @@ fn without_comments(text: &str) -> Vec<&str> {
 #[test]
 fn the_header_is_written_as_documented() {
     let genesis = Genesis { workers: 1_024, floor: 238_946_407_962, ..some_genesis() };
-    let sequences = SequencesHeader { slots: 4_096, era: *b"an era of ours!!", is_closed: true };
+    let sequences = SequencesHeader { slots: 4_096, era: *b"an era of ours!!", is_closed: true, least: 0 };
     let header =
         Header { identity: some_identity(), generation: 3, ..Header::new(&genesis, Some(sequences)) };
     assert_eq!(dump(&header.encode()), without_comments(HEADER));
+    let least = SequencesHeader { least: 0x1122, ..sequences };
+    let bytes = Header { sequences: Some(least), ..header }.encode();
+    assert_eq!(bytes[144..152], [0x22, 0x11, 0, 0, 0, 0, 0, 0]);
 }
 
 #[test]

@@ -172,7 +172,7 @@ fn a_full_disk_makes_no_new_names_and_costs_the_others_nothing() {
 #[test]
 fn a_file_takes_so_many_names_and_no_more() {
     assert_eq!(MOST_SEQUENCES, 262_144);
-    let sequences = SequencesHeader { slots: MOST_SEQUENCES, era: [1; 16], is_closed: false };
+    let sequences = SequencesHeader { slots: MOST_SEQUENCES, era: [1; 16], is_closed: false, least: 0 };
     let header = Header { identity: some_identity(), ..Header::new(&some_genesis(), Some(sequences)) };
     assert_eq!(header.geometry().bytes(), 8_192 + 1_024 * 262_144);
     // A file that is as long as the header says, and of which the slots are holes: nothing tells whose they are.
