@@ -9,6 +9,9 @@ pub use xuid_id::NameError;
 /// The longest name, in bytes.
 pub const MOST_NAME_BYTES: usize = xuid_id::SequenceName::MAX;
 
+/// No sequence's name.
+const NEW_NAMES: &str = "@new";
+
 /// A name that a sequence may have: 1 to 128 bytes of UTF-8 without control characters, no space at either end, and no
 /// `@` at the beginning. Names are compared byte by byte. Cheap to clone.
 ///
@@ -37,6 +40,16 @@ impl SequenceName {
     /// [`NameError`] says what is wrong with them.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, NameError> {
         Ok(xuid_id::SequenceName::new(bytes)?.into())
+    }
+
+    /// The row of a database's table that is no sequence's: its mark is where new names begin at least, after a fence.
+    pub(crate) fn of_new_names() -> Self {
+        Self(NEW_NAMES.into())
+    }
+
+    /// What the column of a table's names says.
+    pub(crate) fn of_row(text: &str) -> Result<Self, NameError> {
+        if text == NEW_NAMES { Ok(Self::of_new_names()) } else { Self::new(text) }
     }
 
     /// The same name in memory of its own, which does not keep alive, or in place, what was made with this one.

@@ -1,5 +1,6 @@
 //! `xuid provenance`: where ids came from, as far as registry, data folders and running servers know. It writes nothing.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::io::{self, Read};
 use std::path::PathBuf;
@@ -67,8 +68,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let tls = args.tls.load()?;
     runtime::run(async {
         let mut sources = connect(servers, tls.as_ref(), known.as_ref()).await?;
+        let mut told = HashSet::new();
         for id in ids {
-            let found = judge(id, known.as_ref(), &mut sources).await?;
+            let found = judge(id, known.as_ref(), &mut sources, &mut told).await?;
             if args.json {
                 out.line(&found)?;
             } else {
@@ -147,7 +149,8 @@ impl Known {
 
     fn judge(&self, id: Id) -> Value {
         let opened = self.veil.as_ref().map_or(id, |veil| veil.open(id));
-        as_json(id, &self.view.genesis.layout, &self.evidence.judge(opened, None))
+        let found = self.evidence.judge(opened, None);
+        as_json(id, &self.view.genesis.layout, &found, self.evidence.unread())
     }
 }
 
@@ -170,14 +173,25 @@ async fn connect(
     Ok(sources)
 }
 
-/// What all of them know together. The registry was read before the servers are asked, and both after the id was there.
-async fn judge(id: Id, known: Option<&Known>, servers: &mut [Source]) -> Result<Value> {
+/// What all of them know together, and what they could not read, once each. The registry was read before the servers are asked, and both after the id was there.
+async fn judge(
+    id: Id,
+    known: Option<&Known>,
+    servers: &mut [Source],
+    told: &mut HashSet<String>,
+) -> Result<Value> {
     let mut found = known.map(|known| known.judge(id));
     for server in servers {
         if found.as_ref().is_some_and(|found| found["issued"] == "no") {
             break;
         }
         let said = server.provenance(id.raw()).await?;
+        for unread in said["unread"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            let unread = format!("{}: {}", server.server(), printable(unread));
+            if told.insert(unread.clone()) {
+                warn!("{unread}; less is told than may be known");
+            }
+        }
         if found.as_ref().is_none_or(|found| worth(&said) > worth(found)) {
             found = Some(said);
         }

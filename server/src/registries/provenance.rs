@@ -27,8 +27,8 @@ pub(crate) fn evidence(view: &View, folders: &[PathBuf]) -> Evidence {
     evidence
 }
 
-/// What is known of an id.
-pub(crate) fn as_json(id: Id, layout: &Layout, found: &Provenance) -> Value {
+/// What is known of an id, and what could not be read that may tell more.
+pub(crate) fn as_json(id: Id, layout: &Layout, found: &Provenance, unread: &[String]) -> Value {
     let window = found.window.as_ref().map(|ticks| {
         json!({
             "from_unix_ms": layout.tick_to_ms(ticks.start),
@@ -45,6 +45,7 @@ pub(crate) fn as_json(id: Id, layout: &Layout, found: &Provenance) -> Value {
         "holder": found.holder,
         "when": found.when_ms.map(rfc3339_ms),
         "sources": found.sources,
+        "unread": unread,
     })
 }
 
@@ -73,7 +74,7 @@ impl Looks {
         let opened = opened(engine, id);
         let by_itself = evidence.judge(opened, uncut);
         if !by_itself.verdict.may_be_issued() {
-            return as_json(id, &genesis.layout, &by_itself);
+            return as_json(id, &genesis.layout, &by_itself, evidence.unread());
         }
         match self.view() {
             Some(view) if view.genesis == genesis => {
@@ -82,7 +83,7 @@ impl Looks {
             // Away, or another one by now: the folder alone says less.
             _ => evidence.add_folder(&self.folder.display().to_string(), &self.folder),
         }
-        as_json(id, &genesis.layout, &evidence.judge(opened, None))
+        as_json(id, &genesis.layout, &evidence.judge(opened, None), evidence.unread())
     }
 
     /// The registry, unless it failed a moment ago.

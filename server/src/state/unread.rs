@@ -18,6 +18,9 @@ const ALWAYS: u32 = 2_048;
 /// What a sequence in a list counts as.
 pub(crate) const IDS_A_ROW: u32 = 8;
 
+/// Which part of what there may be is for connections that hold nothing yet.
+const PART_FOR_OTHERS: usize = 4;
+
 /// How much there is, and may be.
 #[derive(Debug)]
 pub(crate) struct Unread {
@@ -102,9 +105,11 @@ impl UnreadPart {
         self.all.tell();
     }
 
-    /// How much it may have waiting before nothing more is answered, if it has a part in what is too much.
+    /// How much it may have waiting before nothing more is answered, if it has a part in what there is, and that is so much that
+    /// the rest is for others: those who read slowly, however many, keep no large request from those who read.
     pub(crate) fn bound(&self) -> Option<usize> {
-        self.is_too_much().then_some(self.all.counts_from)
+        let for_holders = self.all.most - self.all.most / PART_FOR_OTHERS;
+        (self.held > 0 && self.all.held() > for_holders).then_some(self.all.counts_from)
     }
 
     /// There is too much, and it has a part in it.
@@ -163,5 +168,27 @@ mod tests {
         let parts: Vec<_> = parts.collect();
         assert!(all.is_too_much());
         assert_eq!(parts[0].bound(), Some(8 << 10));
+    }
+
+    /// Forty that read 105 KB/s each would hold all of it for good.
+    #[test]
+    fn who_holds_something_leaves_a_quarter_to_those_who_hold_nothing() {
+        let all = Arc::new(Unread::up_to(64 << 20, 1));
+        let mut parts: Vec<_> = (0..40).map(|_| UnreadPart::new(Arc::clone(&all))).collect();
+        let mut rounds = 0;
+        // Each is answered as long as it may be.
+        while parts.iter().any(|part| part.bound().is_none()) {
+            for part in parts.iter_mut().filter(|part| part.bound().is_none()) {
+                part.set(part.held + (100 << 10));
+            }
+            rounds += 1;
+            assert!(rounds < 1_000, "nothing bounds them");
+        }
+        assert!(!all.is_too_much(), "{}", all.held());
+        assert!(all.check(1_000_000).is_ok());
+        let mut other = UnreadPart::new(Arc::clone(&all));
+        assert_eq!(other.bound(), None, "it holds nothing");
+        other.set(20 << 20);
+        assert!(all.is_too_much());
     }
 }

@@ -126,8 +126,6 @@ fn a_store_is_fenced_by_commands_as_a_whole_and_by_name(server: &mut Server) {
     says(&absent, &["/nonexistent"]);
     assert_eq!(rows(&mut sql), before);
 
-    let new_start = at_store(&["fence", &url, "--new-start", "1", "--yes"]).unwrap().refused(2).unwrap();
-    says(&new_start, &["--new-start is for registries"]);
     let one = at_store(&["fence", &url, "users", "--above", "5000", "--margin", "7", "--yes"]).unwrap();
     assert_eq!(one.ok().unwrap().trim(), "users  1001 -> 5007");
     assert_eq!((mark(&mut sql, "orders"), mark(&mut sql, "users")), (1_001, 5_007));

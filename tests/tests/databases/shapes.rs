@@ -3,7 +3,7 @@
 use std::thread;
 
 use xuid_engine::sequence::store::database::open;
-use xuid_engine::sequence::store::{Ask, Outcome};
+use xuid_engine::sequence::store::{Ask, Fence, NewSequence, Outcome, fence};
 use xuid_tests::Sql;
 
 use crate::fixture::{Ranges, Server, ask, create, grant, grant_one, name, on_both, patient};
@@ -15,6 +15,7 @@ on_both!(
     tinyid_s_servers_and_ours_share_a_row,
     tinyid_s_first_segment_begins_above_its_mark,
     an_update_time_of_seconds_is_written_and_a_timestamp_is_the_database_s,
+    behind_a_fence_a_name_begins_above_what_the_fence_says_in_any_shape,
 );
 
 const GRANTS: usize = 40;
@@ -62,6 +63,41 @@ pub(crate) fn tiny_id_table(server: &Server) {
          VALUES ('test_odd', 1, 1, 100000, 2, 1)",
     )
     .unwrap();
+}
+
+/// A name that was made since the dump, and lost with it, is made again by who uses it next.
+fn behind_a_fence_a_name_begins_above_what_the_fence_says_in_any_shape(server: &mut Server) {
+    leaf_table(server);
+    tiny_id_table(server);
+    drop(server.prepared());
+    for shape in ["xuid", "leaf", "tinyid"] {
+        let mut ours = open(&server.url(), &patient(shape)).unwrap();
+        let new = |start| NewSequence { start, ..NewSequence::default() };
+        assert_eq!(ours.create(&name("before"), &new(1)).unwrap().next, 1);
+        let whole = |above| Fence { above: Some(above), margin: Some(7), ..Fence::default() };
+        assert_eq!(fence(&mut *ours, &whole(70_000)).unwrap().new_start, Some(70_007), "{shape}");
+        let mut theirs = open(&server.url(), &patient(shape)).unwrap();
+        for (text, start, next) in [("lost", 1, 70_007), ("moved over", 90_000, 90_000)] {
+            assert_eq!(theirs.create(&name(text), &new(start)).unwrap().next, next, "{shape} {text}");
+        }
+        let Outcome::Granted { first, .. } = grant_one(&mut *theirs, "lost") else { panic!("{shape}") };
+        assert_eq!(first, 70_007, "{shape}");
+        // The row that says so is no sequence, and rises as a mark does.
+        let names: Vec<_> = theirs.list("", "", 100).unwrap().into_iter().map(|row| row.name).collect();
+        assert!(names.contains(&name("lost")) && names.iter().all(|name| !name.as_str().starts_with('@')));
+        assert_eq!(theirs.unusable().unwrap(), None);
+        assert_eq!(fence(&mut *ours, &whole(100)).unwrap().new_start, Some(70_014), "{shape}");
+        assert_eq!(theirs.create(&name("later"), &new(1)).unwrap().next, 70_014, "{shape}");
+        // A name that a folder knows, and the store does not, came further.
+        let known = [(name("gone"), 5_000_000)].into();
+        let done = fence(&mut *ours, &Fence { known, ..whole(1) }).unwrap();
+        assert_eq!(done.absent, [(name("gone"), 5_000_007)]);
+        assert_eq!(theirs.create(&name("gone"), &new(1)).unwrap().next, 5_000_007, "{shape}");
+        for (said, told) in [(1, 5_000_007), (6_000_000, 6_000_000)] {
+            let said = Fence { new_start: Some(said), ..whole(1) };
+            assert_eq!(fence(&mut *ours, &said).unwrap().new_start, Some(told), "{shape}");
+        }
+    }
 }
 
 fn a_row_below_the_floor_of_an_ask_is_not_moved_in_any_shape(server: &mut Server) {

@@ -271,6 +271,19 @@ fn a_closed_sequence_is_behind_in_every_answer_until_its_name_is_fenced() -> Res
     let said = Xuid::new(["sequence", "fence"])?.arg(empty.path()).arg("--yes").run()?.refused(1)?;
     ensure!(said.contains("has no sequences"), "{said}");
     ensure!(folder::files(empty.path(), "sequences")?.is_empty(), "a fence made a file of sequences");
+    // It takes the place of one that is lost.
+    let said = Xuid::new(["sequence", "fence"])?
+        .arg(empty.path())
+        .arg("--new-start")
+        .arg("9000")
+        .arg("--yes")
+        .run()?;
+    said.ok()?;
+    let server = serve(empty.path())?;
+    xuid(&server, &["create", "orders"])?.ok()?;
+    let first = xuid(&server, &["next", "orders"])?.ok()?.trim().to_owned();
+    ensure!(first == "9000", "it begins at {first}");
+    server.stop()?;
     Ok(())
 }
 

@@ -175,6 +175,10 @@ impl Evidence {
     }
 
     fn add_spill(&mut self, source: String, inspection: &Inspection) {
+        if inspection.unreadable > 0 {
+            self.unread
+                .push(format!("{source}: the disk does not give {} of its slots", inspection.unreadable));
+        }
         let Genesis { cluster, layout, .. } = &self.genesis;
         let is_ours =
             inspection.identity.cluster == cluster.bytes() && inspection.identity.stride == layout.stride();

@@ -128,6 +128,20 @@ fn without_a_mark_or_notes_less_is_known_and_nothing_that_is_wrong() {
     assert_eq!(judged(&evidence, 1_105, 1, 120).0, Verdict::Granted);
 }
 
+/// The extent that tells whose an id was may lie there.
+#[test]
+fn what_a_disk_does_not_give_of_a_spill_is_told() {
+    let home = folder();
+    drop(spill(home.path()));
+    let mut inspection = xuid_spill::inspect(&home.path().join("spill-0")).unwrap();
+    let mut evidence = Evidence::new(genesis());
+    evidence.add_spill("spill-0".to_owned(), &inspection);
+    assert!(evidence.unread().is_empty());
+    inspection.unreadable = 3;
+    evidence.add_spill("spill-0".to_owned(), &inspection);
+    assert_eq!(evidence.unread(), ["spill-0: the disk does not give 3 of its slots"]);
+}
+
 #[test]
 fn an_id_that_is_put_aside_again_waits() {
     let home = folder();

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::registry::sequences::NewNames;
 use crate::sequence::name::SequenceName;
 use crate::sequence::store::{Identity, Row, SequenceSettings, Store, StoreError};
 
@@ -26,9 +25,9 @@ pub struct Fence {
     /// The latest fence that nodes remember ([`fence_known_in`](crate::sequence::fence_known_in)): this one is told of as later,
     /// whatever the store's clock says.
     pub after: Option<String>,
-    /// Where names begin that are made from now on in a registry. Defaults to where a mark of 0, or of the one that an earlier
-    /// fence said, is raised to, if a fence of the registry closed it to new names, or did once: one may have been made since
-    /// what was put back was copied.
+    /// Where names begin that are made from now on; in a database not below what an earlier fence said. Defaults to where a mark
+    /// of 0 is raised to, or of the highest name that is known and missing, or of what an earlier fence said: one may have been
+    /// made since what was put back was copied. In a registry only if a fence of it closed it to new names, or did once.
     pub new_start: Option<u64>,
     /// How much is added to a mark beyond all that. Defaults to ten times the largest step of the store.
     pub margin: Option<u64>,
@@ -86,7 +85,28 @@ pub fn fence_all(stores: &mut [&mut dyn Store], fence: &Fence) -> Result<Fenced,
     }
     let largest = found.iter().flatten().map(|row| row.settings.step).max().unwrap_or_default();
     let margin = fence.margin.unwrap_or(STEPS_ABOVE.saturating_mul(largest));
+    let begin = |known: u64| known.max(fence.above.unwrap_or(0)).saturating_add(margin);
     let mut absent = fence.known.clone();
+    for row in found.iter().flatten() {
+        absent.remove(&row.name);
+    }
+    let mut starts = Vec::new();
+    if is_whole {
+        let missing = absent.values().copied().max().unwrap_or_default();
+        for (store, rows) in stores.iter_mut().zip(&mut found) {
+            let before = store.new_names()?;
+            // Where no registry was ever fenced none is missing.
+            let has_gone_back = before.are_closed || before.least > 0;
+            let default = if has_gone_back { begin(before.least.max(missing)) } else { 0 };
+            let start = fence.new_start.unwrap_or(default);
+            if !before.are_closed && start > before.least {
+                store.allow_new(start)?;
+                // What was made meanwhile began lower.
+                *rows = all_rows(*store)?;
+            }
+            starts.push(start);
+        }
+    }
     let mut raised = Vec::new();
     for (store, rows) in stores.iter_mut().zip(found) {
         for row in rows {
@@ -104,15 +124,12 @@ pub fn fence_all(stores: &mut [&mut dyn Store], fence: &Fence) -> Result<Fenced,
     for store in stores.iter_mut() {
         check_host(&store.identity()?, &before)?;
     }
-    let begin = |known: u64| known.max(fence.above.unwrap_or(0)).saturating_add(margin);
-    let (mut identity, mut new_start) = (None, None);
-    for store in stores {
-        let NewNames { are_closed, least } = store.new_names()?;
-        // Where no registry was ever fenced none is missing.
-        let default = if are_closed || least > 0 { begin(least) } else { 0 };
-        let start = fence.new_start.unwrap_or(default);
+    let mut identity = None;
+    let mut new_start = None;
+    for (store, start) in stores.iter_mut().zip(starts) {
         store.allow_new(start)?;
-        new_start = new_start.or(Some(start).filter(|start| *start > 0));
+        // At 1 they begin anyhow.
+        new_start = new_start.max(Some(store.new_names()?.least).filter(|least| *least > 1));
         let recorded = match &fence.after {
             Some(after) => store.record_identity_after(after)?,
             None => store.record_identity()?,

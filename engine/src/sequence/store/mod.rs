@@ -341,7 +341,8 @@ pub trait Store: Send {
         Ok(NewNames::default())
     }
 
-    /// Lets names be made again after a fence, with marks that begin at `least` or above, after all marks were raised.
+    /// Lets names be made again after a fence, with marks that begin at `least` or above, after all marks were raised; in a
+    /// database also above what it said before.
     ///
     /// # Errors
     /// [`StoreError`], among others while a record's name is lost.

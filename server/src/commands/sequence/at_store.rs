@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use xuid_engine::registry::local::Finding;
-use xuid_engine::registry::local::sequences::SequencesInspection;
+use xuid_engine::registry::local::sequences::{LocalSequences, SequencesInspection};
 use xuid_engine::registry::{local, printable};
 use xuid_engine::sequence::store::database::{self, DatabaseOptions, DatabaseUrl, Table};
 use xuid_engine::sequence::store::registry::RegistryStore;
@@ -51,8 +51,8 @@ pub(super) struct Fence {
     /// Every mark ends at this number at least
     #[arg(long, value_name = "N")]
     above: Option<u64>,
-    /// Where names of a registry begin that are made from now on; 1 says that none was made since the backup [default: where a
-    /// mark of 0 is raised to, after a fence of the registry; else 1]
+    /// Where names begin that are made from now on; 1 says that none was made since what was put back [default: where a mark of 0,
+    /// or the highest one of a missing name, is raised to]
     #[arg(long, value_name = "N", conflicts_with_all = ["name", "name_alone"])]
     new_start: Option<u64>,
     /// How much is added to a mark beyond all that is known [default: ten times the largest step]
@@ -151,11 +151,6 @@ impl Fence {
         let name = self.name.as_deref().or(self.name_alone.as_deref()).map(SequenceName::new).transpose();
         let name = name.map_err(|error| usage(format!("that is no name of a sequence: {error}")))?;
         let is_database = DatabaseUrl::has_scheme(&place);
-        if is_database && self.new_start.is_some() {
-            let text = "--new-start is for registries; in a database a new name begins where `xuid sequence create --start` says, and at 1 \
-                        where it is made by itself";
-            return Err(usage(text).into());
-        }
         let mut known = Known::default();
         for folder in &self.data_dir {
             // How far sequences came of which that folder does not tell, nobody knows.
@@ -202,12 +197,15 @@ impl Fence {
             }
             out.flush()?;
             if let Some(start) = done.new_start {
+                let lower = if is_database {
+                    "the row '@new' of the table, which says so, may be removed"
+                } else {
+                    "say --new-start 1"
+                };
                 logs::warning(&format!(
-                    "names that are made in this registry from now on begin at {start}, as one may have been made since the backup: if one of those came \
-                     further, fence again with --above; if none was made, --new-start 1 says so"
+                    "names that are made from now on begin at {start}, as one may have been made since what was put back: if one of those \
+                     came further, fence again with --above; if none was made, {lower}"
                 ));
-            } else if is_whole && is_database {
-                logs::warning(NEW_NAMES);
             }
             Ok(())
         };
@@ -231,6 +229,10 @@ impl Fence {
             Err(why) if place.contains("://") => return Err(usage(format!("the store {why}")).into()),
             Err(_) => match sequence_store::in_folder(Path::new(place), None)? {
                 Some(records) => records,
+                // A registry that takes the place of one that is lost.
+                None if self.new_start.is_some() => {
+                    Box::new(LocalSequences::open_or_create(Path::new(place), None)?)
+                }
                 None => bail!("{place} has no sequences: none was ever created there"),
             },
         };
@@ -287,10 +289,6 @@ const CLOSED: &str =
 
 /// The same of one in which a person opened them, for a margin above what they said.
 const OPENED: &str = "its records were opened by `xuid sequence fence`, and of some no grant was seen since";
-
-/// What a fence of a database leaves open.
-const NEW_NAMES: &str = "a name that was made since the backup, and is in no line above, begins at 1 and repeats its numbers where no \
-                         witness saw it: create it with --start before a client uses it";
 
 /// What helps.
 const BEYOND: &str = "the folder does not tell how far its numbers came. If none of them is above those of the other folders and of the \

@@ -9,7 +9,7 @@ use clap::{Subcommand, ValueEnum};
 use serde_json::{Map, Value, json};
 use tokio_rustls::rustls::ClientConfig;
 use xuid_engine::registry::printable;
-use xuid_protocol::{LIST_MAX, Order, SequenceName};
+use xuid_protocol::{Order, SequenceName};
 
 use self::at_store::{AtStore, Fence};
 use super::servers;
@@ -22,6 +22,9 @@ use crate::text::stdout::Printer;
 
 /// Numbers of one request.
 const PIECE: u32 = 32_768;
+
+/// Sequences of one. So many are answered also while much is not read.
+const PAGE: u32 = 256;
 
 /// `xuid sequence`.
 #[derive(Debug, clap::Args)]
@@ -249,10 +252,10 @@ async fn list(args: &List) -> Result<()> {
     let (mut out, mut after, mut all) = (Printer::new()?, String::new(), Vec::new());
     let mut source = args.through.connect().await?;
     loop {
-        let Value::Array(page) = source.sequences(&args.prefix, &after, LIST_MAX).await? else {
+        let Value::Array(page) = source.sequences(&args.prefix, &after, PAGE).await? else {
             bail!("the server's list of sequences is no list");
         };
-        let is_last = page.len() < LIST_MAX as usize;
+        let is_last = page.len() < PAGE as usize;
         after = last_of(&page, after)?;
         if args.json {
             all.extend(page);

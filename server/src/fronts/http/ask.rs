@@ -130,6 +130,13 @@ impl Denial {
         Self { http: Some(405), allow: Some(allow), ..Refusal::new(Status::UNKNOWN_OP, text).into() }
     }
 
+    /// A page that anybody may have made, in the browser of somebody who can reach this port.
+    pub(super) fn other_page() -> Self {
+        let text =
+            "a page of another place asked for this, in a browser (Sec-Fetch-Site): let its own server ask";
+        Refusal::new(Status::FORBIDDEN, text).into()
+    }
+
     /// A body of another kind.
     pub(super) fn media_type() -> Self {
         Self { http: Some(415), ..Self::bad("the body is to be of Content-Type: application/json") }

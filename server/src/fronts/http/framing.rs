@@ -58,6 +58,8 @@ pub(super) struct Request<'a> {
     /// What stands behind `Bearer`; empty if there is none.
     pub(super) token: &'a [u8],
     pub(super) content_type: Option<&'a [u8]>,
+    /// A browser sends it for a page of another place.
+    pub(super) is_of_other_page: bool,
     pub(super) body: Cow<'a, [u8]>,
 }
 
@@ -76,6 +78,7 @@ struct Fields<'a> {
     coding: Option<&'a [u8]>,
     authorization: Option<&'a [u8]>,
     content_type: Option<&'a [u8]>,
+    is_of_other_page: bool,
     closes: bool,
     keeps_alive: bool,
     expects: Option<&'a [u8]>,
@@ -126,6 +129,7 @@ fn try_parse(bytes: &[u8]) -> Result<Parsed<'_>, Broken> {
         keeps_alive: if is_old { fields.keeps_alive && !fields.closes } else { !fields.closes },
         token: fields.authorization.and_then(bearer).unwrap_or_default(),
         content_type: fields.content_type,
+        is_of_other_page: fields.is_of_other_page,
         body,
     };
     Ok(Parsed::Request(request, len + length))
@@ -161,6 +165,10 @@ impl<'a> Fields<'a> {
                 }
                 14 if is("content-length") => {
                     once(&mut fields.length, value, "Content-Length stands there twice")?;
+                }
+                14 if is("sec-fetch-site") => {
+                    let is_own = [&b"same-origin"[..], b"none"].contains(&value.trim_ascii());
+                    fields.is_of_other_page |= !is_own;
                 }
                 17 if is("transfer-encoding") => {
                     once(&mut fields.coding, value, "Transfer-Encoding stands there twice")?;

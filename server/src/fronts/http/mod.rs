@@ -211,6 +211,9 @@ impl Session {
     }
 
     fn carry_out(&mut self, request: &Request<'_>, outbox: &mut Outbox) -> Result<(), Denial> {
+        if request.is_of_other_page {
+            return Err(Denial::other_page());
+        }
         let (path, query) = target::split(request.target);
         if path.starts_with("/tinyid/") {
             self.asked.dialect = Dialect::Tiny { is_simple: path.ends_with("Simple") };

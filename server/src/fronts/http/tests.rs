@@ -209,6 +209,29 @@ fn a_token_of_tinyid_widens_no_other_ones_rights_on_its_connection() {
     }
 }
 
+/// A web page may send a POST to a port of the reader's own machine, and cannot leave this field out.
+#[test]
+fn a_page_of_another_place_is_refused_whatever_it_asks_for() {
+    let home = Home::with_sequences(Tokens::default());
+    let mut talk = client(&home);
+    let create = r#"{"biz_tag":"planted"}"#;
+    for site in ["cross-site", "same-site", "what comes next"] {
+        let fields = format!("Sec-Fetch-Site: {site}\r\nContent-Type: text/plain\r\n");
+        for line in ["POST /api/leaf", "GET /api/segment/get/orders", "GET /tinyid/id/nextId?bizType=orders"]
+        {
+            let (status, said) = talk.ask(line, &fields, if line.starts_with("POST") { create } else { "" });
+            assert!(status == 403 && said.contains("Sec-Fetch-Site"), "{site}, {line}: {status} {said}");
+        }
+    }
+    assert_eq!(talk.get("/v1/sequences/planted").0, 404);
+    for site in ["none", "same-origin"] {
+        let fields = format!("sec-fetch-site: {site}\r\n");
+        assert_eq!(talk.ask("GET /api/segment/get/orders", &fields, "").0, 200, "{site}");
+    }
+    // Clients that are no browsers.
+    assert_eq!(talk.ask("POST /api/leaf", "", create).0, 200);
+}
+
 #[test]
 fn the_four_calls_of_api_leaf_answer_as_their_document_says() {
     let home = Home::with_sequences(Tokens::default());

@@ -83,7 +83,7 @@ fn what_a_folder_s_witness_saw_is_fenced_and_opened_also_where_the_registry_is_i
     assert!(code == Some(1) && said.contains("closed by a fence") && said.contains("--above"), "{said}");
     let opened = run(&["sequence", "fence", folder, "--above", "300", "--margin", "0", "--yes"]);
     let warned = String::from_utf8_lossy(&opened.stderr);
-    assert!(warned.contains("names that are made in this registry from now on begin at 300"), "{warned}");
+    assert!(warned.contains("names that are made from now on begin at 300"), "{warned}");
     assert_eq!(stdout(&opened), "orders  101 -> 300\n");
     let mut found = Vec::new();
     open().unwrap().read(&["orders"], &mut found);

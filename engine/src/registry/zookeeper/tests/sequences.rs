@@ -190,6 +190,21 @@ fn after_a_fence_a_mark_is_made_no_lower_than_a_person_said() {
     new(&mut opened(&url), "third", 1, 10).unwrap();
 }
 
+/// One that takes the place of an ensemble that is lost.
+#[test]
+fn a_registry_that_never_had_a_name_is_told_where_they_begin() {
+    let ensemble = Ensemble::start();
+    let url = ensemble.url();
+    made(&url);
+    let mut records = opened(&url);
+    records.allow_new(0).unwrap();
+    assert_eq!(records.new_names().unwrap(), NewNames::default());
+    records.allow_new(500).unwrap();
+    assert_eq!(opened(&url).new_names().unwrap(), NewNames { are_closed: false, least: 500 });
+    assert!(matches!(make(&mut records, "low"), Err(SwapError::TooLow { least: 500 })));
+    assert!(swap(&mut records, &[change("high", None, 500)])[0].is_ok());
+}
+
 #[test]
 fn an_adopted_registry_has_its_names_closed_and_raised_they_go_on() {
     let ensemble = Ensemble::start();

@@ -337,7 +337,7 @@ impl Tree {
         match self.said_of_new(client)? {
             Some(NewNames { are_closed: false, least }) => Ok(Some(least)),
             Some(_) => Err(ReadError::Closed { what: "new names".into(), value: 0 }.into()),
-            None => self.make_folders(client).map(|()| None),
+            None => self.make_folders(client, 0).map(|()| None),
         }
     }
 
@@ -360,13 +360,14 @@ impl Tree {
         Ok(self.said_of_new(&client)?.unwrap_or_default())
     }
 
-    /// Makes the node above all names, and the folders, in one transaction of this era.
-    fn make_folders(&mut self, client: &Client) -> Result<(), SwapError> {
+    /// Makes the node above all names, which begin at `least`, and the folders, in one transaction of this era.
+    fn make_folders(&mut self, client: &Client, least: u64) -> Result<(), SwapError> {
+        let data = said_of_era(&self.era.name, least);
         let options = CreateMode::Persistent.with_acls(self.link.acls());
         let mut multi = client.new_multi_writer();
         let mut built = multi
             .add_check_version(&era_path(&self.era.name), -1)
-            .and_then(|()| multi.add_create(SEQUENCES, self.era.name.as_bytes(), &options));
+            .and_then(|()| multi.add_create(SEQUENCES, data.as_bytes(), &options));
         for folder in 0..=u8::MAX {
             built = built.and_then(|()| multi.add_create(&sequence_folder(folder), b"", &options));
         }
@@ -390,8 +391,11 @@ impl Tree {
     /// Lets names be made in this era, from `least` on.
     pub(in crate::registry::zookeeper) fn open_to_new(&mut self, least: u64) -> Result<(), SwapError> {
         let client = self.client()?;
+        if least > 0 && self.said_of_new(&client)?.is_none() {
+            self.make_folders(&client, least)?;
+        }
         let era = &self.era.name;
-        let data = if least == 0 { era.clone() } else { format!("{era} {least}") };
+        let data = said_of_era(era, least);
         let mut multi = client.new_multi_writer();
         let built = multi
             .add_check_version(&era_path(era), -1)
@@ -437,6 +441,11 @@ impl Tree {
         self.still_connected()?;
         Ok(names)
     }
+}
+
+/// What the node above all names has.
+fn said_of_era(era: &str, least: u64) -> String {
+    if least == 0 { era.to_owned() } else { format!("{era} {least}") }
 }
 
 /// The era and the least of the node above all names. What is no number is above all: it was said by nobody.

@@ -51,9 +51,10 @@ use self::dialect::{Dialect, Granted, Writes};
 use self::failure::{Denied, Failure};
 use self::table::FoundRow;
 use crate::clock::boot_ns;
+use crate::registry::sequences::NewNames;
 use crate::sequence::name::SequenceName;
 use crate::sequence::store::{
-    Alteration, Ask, Identity, MOST_ASKS, NewSequence, Outcome, Row, Store, StoreError,
+    Alteration, Ask, HIGHEST, Identity, MOST_ASKS, NewSequence, Outcome, Row, Store, StoreError,
 };
 use crate::sys::client_thread::ClientThread;
 use crate::sys::deferred_log;
@@ -374,8 +375,9 @@ impl<D: Dialect> Store for DatabaseStore<D> {
             while rows.len() < limit {
                 let wanted = limit - rows.len();
                 let found = D::list(connection, prefix, &after, wanted).await?;
-                // A row that cannot be used is not listed; its name says why when it is asked for.
-                rows.extend(found.iter().filter_map(|row| row.row(shape).ok()));
+                // A row that cannot be used is not listed; its name says why when it is asked for. Nor is what is no sequence.
+                let is_one = |row: &&FoundRow| SequenceName::new(&row.name).is_ok();
+                rows.extend(found.iter().filter(is_one).filter_map(|row| row.row(shape).ok()));
                 match found.into_iter().nth(wanted - 1) {
                     Some(last) => after = last.name,
                     None => break,
@@ -405,7 +407,11 @@ impl<D: Dialect> Store for DatabaseStore<D> {
 
     fn create(&mut self, name: &SequenceName, new: &NewSequence) -> Result<Row, StoreError> {
         self.options.table.shape.check_new(new)?;
-        let (row, is_new) = self.run(async |connection| D::create(connection, name, new).await)?;
+        let (row, is_new) = self.run(async |connection| {
+            let least = D::read(connection, &SequenceName::of_new_names()).await?;
+            let start = least.map_or(new.start, |least| least.next.max(new.start).min(HIGHEST));
+            D::create(connection, name, &NewSequence { start, ..new.clone() }).await
+        })?;
         if is_new { Ok(row) } else { Err(StoreError::Exists(Box::new(row))) }
     }
 
@@ -416,6 +422,28 @@ impl<D: Dialect> Store for DatabaseStore<D> {
 
     fn raise(&mut self, name: &SequenceName, least: u64) -> Result<Row, StoreError> {
         self.on_row(name, async |connection| D::raise(connection, name, least).await)
+    }
+
+    /// A fence of a database that did not go back, and of one that did, look alike.
+    fn new_names(&mut self) -> Result<NewNames, StoreError> {
+        let found = self.run(async |connection| D::read(connection, &SequenceName::of_new_names()).await)?;
+        Ok(NewNames { are_closed: false, least: found.map_or(1, |row| row.next) })
+    }
+
+    /// In a row of its own, which rises as each mark does.
+    fn allow_new(&mut self, least: u64) -> Result<(), StoreError> {
+        if least <= 1 {
+            return Ok(());
+        }
+        let name = SequenceName::of_new_names();
+        let new = NewSequence { start: least.min(HIGHEST), ..NewSequence::default() };
+        self.run(async |connection| {
+            if D::raise(connection, &name, new.start).await?.is_none() {
+                D::create(connection, &name, &new).await?;
+            }
+            Ok(())
+        })?;
+        Ok(())
     }
 
     fn record_identity(&mut self) -> Result<Identity, StoreError> {

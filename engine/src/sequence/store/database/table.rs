@@ -423,7 +423,7 @@ impl FoundRow {
 
     /// The port's row.
     pub(super) fn row(&self, shape: Shape) -> Result<Row, String> {
-        let name = SequenceName::new(&self.name).map_err(|error| error.to_string())?;
+        let name = SequenceName::of_row(&self.name).map_err(|error| error.to_string())?;
         let (next, settings) = (self.next(shape)?, self.settings()?);
         Ok(Row { name, next, settings, description: self.description.clone() })
     }
