@@ -387,7 +387,6 @@ pub(crate) fn assemble(
 
     let tally = Arc::new(Mutex::new(Tally::default()));
     let registry = Box::new(Monitored::new(registry, tally.clone(), clock.clone()));
-    let is_of_this_machine = registry.is_of_this_machine();
     let mut ownership = Ownership::new(registry, identity);
     let OpenedSpill { log, inherited, refused } = open(&genesis, &mut ownership);
     let mut registry_thread = RegistryThread::new(ownership, tally.clone(), clock.clone());
@@ -396,7 +395,7 @@ pub(crate) fn assemble(
     let mut windows = WindowKeeper::new(layout, settings.clone(), tally.clone());
     let past = first_window(&mut gate, &mut windows, &mut registry_thread, &settings, &jobs_out, sleep)?;
 
-    let mut reserve = Reserve::new(layout, Ages::of(&settings, &layout).max, log, is_of_this_machine);
+    let mut reserve = Reserve::new(layout, Ages::of(&settings, &layout).max, log);
     reserve.keep(past);
     let parts = Parts {
         genesis,

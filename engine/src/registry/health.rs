@@ -363,10 +363,6 @@ impl Registry for Monitored {
         self.inner.reached()
     }
 
-    fn is_of_this_machine(&self) -> bool {
-        self.inner.is_of_this_machine()
-    }
-
     fn connection(&self) -> Option<Arc<Connection>> {
         self.inner.connection()
     }

@@ -59,7 +59,6 @@ pub struct MemoryRegistry {
     genesis: Genesis,
     store: Arc<Mutex<Store>>,
     claimed: Vec<u32>,
-    is_of_this_machine: bool,
 }
 
 impl fmt::Debug for MemoryRegistry {
@@ -85,13 +84,7 @@ impl MemoryRegistry {
             (0..genesis.workers).map(|worker| Some(Versioned { record: record(worker), version: 0 }));
         let workers = workers.collect();
         let store = Store { workers, ..Store::default() };
-        Self { genesis, store: Arc::new(Mutex::new(store)), claimed: Vec::new(), is_of_this_machine: false }
-    }
-
-    /// The same, as one that a snapshot of the machine takes back.
-    #[must_use]
-    pub fn of_this_machine(self) -> Self {
-        Self { is_of_this_machine: true, ..self }
+        Self { genesis, store: Arc::new(Mutex::new(store)), claimed: Vec::new() }
     }
 
     /// The next write meets this.
@@ -249,10 +242,6 @@ impl Registry for MemoryRegistry {
 
     fn describe(&self) -> String {
         "memory".to_owned()
-    }
-
-    fn is_of_this_machine(&self) -> bool {
-        self.is_of_this_machine
     }
 
     fn time(&mut self) -> Option<u64> {

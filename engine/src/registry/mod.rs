@@ -326,12 +326,6 @@ pub trait Registry: Send {
         self.time()
     }
 
-    /// Whether it lies on this machine, so that one that is resumed from a snapshot, or is a copy, has a registry that says what it
-    /// said then: a leap of the clock gives up the spill there. An adaptor around another one says what that says. Defaults to false.
-    fn is_of_this_machine(&self) -> bool {
-        false
-    }
-
     /// How it stands with the connection to it, where there is one.
     fn connection(&self) -> Option<Arc<Connection>> {
         None

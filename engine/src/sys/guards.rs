@@ -238,7 +238,7 @@ guards! {
     CopyVoids,
     /// It gives up what is in the spill, too: ids that both held may have been put there since.
     CopyGivesUpSpill,
-    /// So does a leap where the registry is on the machine itself, and may have gone back with it.
+    /// So does a leap: the registry may have gone back with the machine, and a copy may have run for seconds before its clock was set.
     LeapGivesUpSpill,
 
     /// A segment is taken from by one addition (Q4).
@@ -283,6 +283,8 @@ guards! {
     OwnRecordIsMark,
     /// No grant moves a mark that went back: others would not notice that it did.
     GrantAboveFloor,
+    /// Behind a fence a name is made no lower than a person said: it may have been there before.
+    NewNamesAbove,
     /// Names that a mark which went back closed stay closed in later lives.
     ClosingIsKept,
     /// Leftovers are used after their mark in the registry was raised (Q6).

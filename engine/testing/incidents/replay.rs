@@ -69,7 +69,7 @@ impl World {
                 Opened::Log(log, mark) => Ok((log, mark)),
                 _ => panic!("the spill was not opened"),
             };
-        Process { ownership, reserve: Reserve::new(small(), AGE, log, false) }
+        Process { ownership, reserve: Reserve::new(small(), AGE, log) }
     }
 
     /// Idle ticks go to the spill.

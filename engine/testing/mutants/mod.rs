@@ -235,7 +235,7 @@ mutants! {
     // Of the two either is enough, but a token is not always to be had.
     "leap-keeps-claim-in-doubt", [G::LeapDrawsToken, G::LeapForgetsClaim], "copies",
         Test("testing::simulation::twins::a_leap_that_leaves_a_claim_in_doubt_is_found_out");
-    "leap-keeps-grant-in-doubt", [G::LeapForgetsGrant], "copies",
+    "leap-keeps-grant-in-doubt", [G::LeapForgetsGrant, G::LeapGivesUpSpill], "copies",
         Test("testing::simulation::twins::a_leap_that_leaves_a_grant_in_doubt_is_found_out");
     "leap-after-answers", [G::LeapBeforeAnswers], "copies", Test("testing::simulation::twins::a_leap_that_is_dealt_with_after_the_answers_is_found_out");
     "leap-unseen-by-stop", [G::LeapAtStop], "copies", Test("testing::simulation::twins::a_stop_that_does_not_look_for_a_leap_is_found_out");
@@ -286,6 +286,8 @@ mutants! {
         Test("sequence::tests::elsewhere::hosts::a_dump_that_is_put_back_between_lives_is_noticed_by_what_a_witness_of_one_host_saw");
     "grant-moves-what-went-back", [G::GrantAboveFloor], "Q5",
         Test("sequence::tests::elsewhere::hosts::a_host_that_meets_a_dump_hides_it_from_no_other_one");
+    "name-made-below-a-fence", [G::NewNamesAbove], "Q5",
+        Test("sequence::store::registry::tests::behind_a_fence_of_a_registry_a_name_begins_above_what_the_fence_says");
     "closing-forgotten", [G::ClosingIsKept], "Q5",
         Test("sequence::tests::faults::identities::names_that_a_mark_closed_stay_closed_in_later_lives_until_a_fence");
     "leftovers-not-claimed", [G::LeftoversClaimed], "Q6",

@@ -151,7 +151,7 @@ fn what_a_failed_append_may_have_written_is_waste() {
             open::open_log(storage, Path::new("test"), registry.genesis(), &mut life, Duration::ZERO)
                 .unwrap();
         let Opened::Log(log, mark) = opened else { panic!("refused") };
-        let mut reserve = Reserve::new(Layout::default(), 3_600_000, Ok((log, mark)), false);
+        let mut reserve = Reserve::new(Layout::default(), 3_600_000, Ok((log, mark)));
         // The whole record lands, and the disk says that nothing did.
         disk.fail_write(1, 32);
         reserve.put_away(vec![second(7)]);
@@ -166,7 +166,7 @@ fn what_a_failed_append_may_have_written_is_waste() {
 fn land_that_is_too_old_does_not_leave_the_reserve() {
     only_without(&[Guard::AgeOfSpill], || {
         let none: Result<(Log, u64), String> = Err("none".into());
-        let mut reserve = Reserve::new(Layout::default(), 2_000, none, false);
+        let mut reserve = Reserve::new(Layout::default(), 2_000, none);
         reserve.keep([second(0)]);
         let run = reserve.run(FLOOR + 10_000, 8)?;
         Some(format!("{run:?} is ten seconds old"))

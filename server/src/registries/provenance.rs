@@ -35,7 +35,7 @@ pub(crate) fn as_json(id: Id, layout: &Layout, found: &Provenance, unread: &[Str
             "to_unix_ms": layout.tick_to_ms(ticks.end),
         })
     });
-    json!({
+    let mut said = json!({
         "id": id.to_string(),
         "issued": if found.verdict.may_be_issued() { "maybe" } else { "no" },
         "verdict": found.verdict.name(),
@@ -45,8 +45,11 @@ pub(crate) fn as_json(id: Id, layout: &Layout, found: &Provenance, unread: &[Str
         "holder": found.holder,
         "when": found.when_ms.map(rfc3339_ms),
         "sources": found.sources,
-        "unread": unread,
-    })
+    });
+    if !unread.is_empty() {
+        said["unread"] = json!(unread);
+    }
+    said
 }
 
 /// A registry that failed is not asked again for so long: each look at one that does not answer takes a session's time.

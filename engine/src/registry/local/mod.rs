@@ -275,10 +275,6 @@ impl<D: Disk> Registry for LocalRegistry<D> {
         self.seat.as_ref()?.last()
     }
 
-    fn is_of_this_machine(&self) -> bool {
-        true
-    }
-
     fn workers(&mut self) -> Result<Vec<WorkerEntry>, ReadError> {
         let (folder, seat) = (&self.folder, &self.seat);
         self.records.recover();

@@ -25,6 +25,7 @@ mod on_demand;
 
 pub use self::on_demand::OnDemand;
 use super::{ClusterId, ReadError, SwapError, Versioned};
+use crate::sys::guards::Guard;
 
 /// Gaps that a record has room for.
 pub const MOST_GAPS: usize = 8;
@@ -57,7 +58,11 @@ pub struct SequenceRecord {
 /// as it is.
 pub(in crate::registry) fn check_begin(record: &SequenceRecord, least: u64) -> Result<(), SwapError> {
     let is_mark = record.step > 0;
-    if is_mark && record.value < least { Err(SwapError::TooLow { least }) } else { Ok(()) }
+    if is_mark && record.value < least && Guard::NewNamesAbove.holds() {
+        Err(SwapError::TooLow { least })
+    } else {
+        Ok(())
+    }
 }
 
 /// What `last` says of a witness's record that was opened after a fence.

@@ -168,7 +168,8 @@ impl<'a> Reader<'a> {
         for _ in 0..ranges {
             spans.push(self.span()?);
         }
-        let apart = spans.windows(2).all(|pair| pair[0].end() <= pair[1].first);
+        // Not by the next that fits: that of another increment may lie below it.
+        let apart = spans.windows(2).all(|pair| pair[0].above() <= pair[1].first);
         if apart { Ok(NameRest { name, identity, spans }) } else { Err(Flaw::Nonsense) }
     }
 
@@ -260,6 +261,19 @@ mod tests {
             batch.names[0].spans[1].first = first;
             assert_eq!(Batch::decode(&batch.encode()), Err(Flaw::Nonsense), "{first}");
         }
+    }
+
+    /// The next number of the first that fits lies in the second.
+    #[test]
+    fn ranges_of_before_and_after_a_change_of_the_increment_are_read() {
+        let mut batch = batch(vec![("a".into(), "x".into(), vec![(2, 1_000, 2), (0, 1, 1)])]);
+        let above = batch.names[0].spans[0].above();
+        for increment in [1, 3] {
+            batch.names[0].spans[1] = Span { first: above, count: 1_000, increment };
+            assert_eq!(Batch::decode(&batch.encode()), Ok(batch.clone()), "{increment}");
+        }
+        batch.names[0].spans[1].first = above - 1;
+        assert_eq!(Batch::decode(&batch.encode()), Err(Flaw::Nonsense));
     }
 
     proptest! {

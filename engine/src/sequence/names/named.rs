@@ -20,7 +20,7 @@ use crate::sequence::chain::held::Chain;
 use crate::sequence::chain::line::{Line, Waiter, Wakers, joined};
 use crate::sequence::chain::pace::{Holding, Pace, Want};
 use crate::sequence::chain::segment::Segment;
-use crate::sequence::chain::span::{Span, total};
+use crate::sequence::chain::span::{Span, sorted, total};
 use crate::sequence::error::SequenceError;
 use crate::sequence::figures::{NameFigures, NameState, SequenceFigures, SequenceWaste};
 use crate::sequence::name::SequenceName;
@@ -476,7 +476,8 @@ impl Named {
             spans.extend(gathered);
         }
         self.set_has_loose(false);
-        spans
+        // What a call had gathered lies below what was behind it.
+        sorted(spans)
     }
 
     /// Its ids, by what became of them.

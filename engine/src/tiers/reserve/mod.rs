@@ -66,9 +66,8 @@ pub(crate) struct Reserve {
     /// What was appended to that file below this index may be in use in another copy of this machine: the mark is moved there,
     /// and nothing below is read, not by a later life either. It outlives the log.
     give_up: Option<(SpillId, u64)>,
-    /// The log that was abandoned, and its head then.
+    /// The log that was abandoned, and where what may have been written to it ends.
     abandoned: Option<(SpillId, u64)>,
-    of_this_machine: bool,
     /// Everything below this index was too old when it was last looked at.
     alive_from: u64,
     /// Where the oldest extent of the file was found last, and the tick of the oldest id of all: for the figures only.
@@ -86,13 +85,7 @@ pub(crate) struct Reserve {
 }
 
 impl Reserve {
-    /// The mark of its log is in a registry `of_this_machine`, or not.
-    pub(crate) fn new(
-        layout: Layout,
-        max_age: u64,
-        log: Result<(Log, u64), String>,
-        of_this_machine: bool,
-    ) -> Self {
+    pub(crate) fn new(layout: Layout, max_age: u64, log: Result<(Log, u64), String>) -> Self {
         let (log, mark, why_not) = match log {
             Ok((log, mark)) => (Some(log), mark, None),
             Err(why_not) => (None, 0, Some(why_not)),
@@ -108,7 +101,6 @@ impl Reserve {
             void_grant: false,
             give_up: None,
             abandoned: None,
-            of_this_machine,
             alive_from: 0,
             oldest_from: 0,
             oldest_tick: None,
@@ -278,6 +270,9 @@ impl Reserve {
                     matches!(error, AppendError::Io { .. }) && Guard::FailedAppendWasted.holds();
                 self.abandon(&format!("an append failed: {}", with_source(&error)));
                 if may_be_written {
+                    // Some of it may lie beyond the head.
+                    let tried = extents.len() as u64;
+                    self.abandoned = self.abandoned.map(|(log, head)| (log, head + tried));
                     self.tally.wasted_spill += ids;
                 } else {
                     self.keep(extents);
@@ -428,10 +423,11 @@ impl Reserve {
         }
     }
 
-    /// What is in memory and shall not be used: the clock stepped as it does after a resume from a snapshot. Where that took the
-    /// registry back, too, so it did the mark.
+    /// What is in memory and shall not be used: the clock stepped as it does after a resume from a snapshot. Nor is what is in the
+    /// spill: where that took the registry back, too, so it did the mark; and where a copy ran for some seconds before its clock
+    /// was stepped, each may have put there what both had.
     pub(crate) fn void(&mut self) {
-        if self.of_this_machine && Guard::LeapGivesUpSpill.holds() {
+        if Guard::LeapGivesUpSpill.holds() {
             self.give_up_stock();
         }
         self.void_grant = self.granting && Guard::LeapDropsGrant.holds();

@@ -244,7 +244,7 @@ fn twice_of_a_machine_that_was_put_back() -> Option<String> {
     let begin = || {
         seed_draws(1);
         let disk = Some(MemoryStorage::new());
-        let mut world = World::begin(Rng::new(1), &registry().of_this_machine(), BEGIN, disk, 1);
+        let mut world = World::begin(Rng::new(1), &registry(), BEGIN, disk, 1);
         // Idle seconds, which the spill gets.
         for _ in 0..8 {
             world.time.pass(SECOND);
@@ -319,7 +319,7 @@ mutants! {
     a_leap_that_leaves_a_renewal_under_way_is_found_out, RenewalOfHeldWorker;
     a_leap_that_leaves_the_registry_thread_who_it_was_is_found_out, LeapResetsIdentity;
     a_leap_that_leaves_a_claim_in_doubt_is_found_out, LeapDrawsToken, LeapForgetsClaim;
-    a_leap_that_leaves_a_grant_in_doubt_is_found_out, LeapForgetsGrant;
+    a_leap_that_leaves_a_grant_in_doubt_is_found_out, LeapForgetsGrant, LeapGivesUpSpill;
     a_leap_that_is_dealt_with_after_the_answers_is_found_out, LeapBeforeAnswers;
     a_stop_that_does_not_look_for_a_leap_is_found_out, LeapAtStop;
 }

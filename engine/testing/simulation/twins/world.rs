@@ -55,10 +55,6 @@ impl Registry for Link {
         "a twin's".into()
     }
 
-    fn is_of_this_machine(&self) -> bool {
-        lock(&self.to).is_of_this_machine()
-    }
-
     fn workers(&mut self) -> Result<Vec<WorkerEntry>, ReadError> {
         lock(&self.to).workers()
     }

@@ -5,7 +5,7 @@ use xuid_engine::registry::local::sequences::LocalSequences;
 use xuid_engine::registry::sequences::{SequenceChange, SequenceRecord, SequenceRecords};
 use xuid_engine::registry::{ClusterId, Genesis};
 
-use crate::support::{failure, run, stdout};
+use crate::support::{failure, run, shell, stdout};
 
 #[test]
 fn a_registry_is_created_once_shown_and_fenced_only_when_confirmed() {
@@ -91,6 +91,12 @@ fn what_a_folder_s_witness_saw_is_fenced_and_opened_also_where_the_registry_is_i
     let json = stdout(&run(&["registry", "fence", "--restored", folder, "--yes", "--json"]));
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!((&json["closed"], &json["lost"]), (&1.into(), &0.into()));
+    // What was said of the first fence stands, and is told whatever is logged.
+    let again = shell("RUST_LOG=off exec \"$@\"", &["sequence", "fence", folder, "--yes"]);
+    let warned = String::from_utf8_lossy(&again.stderr);
+    assert!(warned.contains("names that are made from now on begin at 300"), "{warned}");
+    let said = run(&["sequence", "fence", folder, "--new-start", "1", "--yes"]);
+    assert!(said.status.success() && said.stderr.is_empty(), "{said:?}");
 }
 
 /// Both copies of a record are damaged: of which name it is, nobody knows.

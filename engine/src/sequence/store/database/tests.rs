@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 
+use super::table::Shape;
 use super::*;
 use crate::sequence::store::SequenceSettings;
 
@@ -14,6 +15,8 @@ thread_local! {
     static HOST: Cell<u32> = const { Cell::new(0) };
     static IS_AWAY: Cell<bool> = const { Cell::new(false) };
     static CONNECTS: Cell<u32> = const { Cell::new(0) };
+    /// The table, in the order of its names.
+    static ROWS: RefCell<Vec<FoundRow>> = const { RefCell::new(Vec::new()) };
 }
 
 fn host(number: u32) -> Identity {
@@ -74,24 +77,35 @@ impl Dialect for Scripted {
         Ok(None)
     }
 
-    async fn read(_: &mut u32, _: &SequenceName) -> Result<Option<Row>, Failure> {
-        Ok(None)
+    async fn read(_: &mut u32, name: &SequenceName) -> Result<Option<Row>, Failure> {
+        let row = ROWS.with_borrow(|rows| rows.iter().find(|row| row.name == name.as_str()).cloned());
+        row.map(|row| row.row(Shape::Xuid).map_err(Failure::refused)).transpose()
     }
 
-    async fn list(_: &mut u32, _: &str, _: &str, _: usize) -> Result<Vec<FoundRow>, Failure> {
-        Ok(Vec::new())
+    async fn list(_: &mut u32, _: &str, after: &str, limit: usize) -> Result<Vec<FoundRow>, Failure> {
+        let rows = ROWS.with_borrow(|rows| {
+            rows.iter().filter(|row| row.name.as_str() > after).take(limit).cloned().collect()
+        });
+        Ok(rows)
     }
 
-    async fn create(_: &mut u32, _: &SequenceName, _: &NewSequence) -> Result<(Row, bool), Failure> {
-        Err(Failure::refused("none is made here"))
+    async fn create(_: &mut u32, name: &SequenceName, new: &NewSequence) -> Result<(Row, bool), Failure> {
+        let row = FoundRow { mark: i64::try_from(new.start).ok(), ..found(name.as_str(), 1) };
+        ROWS.with_borrow_mut(|rows| rows.push(row.clone()));
+        row.row(Shape::Xuid).map(|row| (row, true)).map_err(Failure::refused)
     }
 
     async fn alter(_: &mut u32, _: &SequenceName, _: &Alteration) -> Result<Option<Row>, Failure> {
         Ok(None)
     }
 
-    async fn raise(_: &mut u32, _: &SequenceName, _: u64) -> Result<Option<Row>, Failure> {
-        Ok(None)
+    async fn raise(connection: &mut u32, name: &SequenceName, least: u64) -> Result<Option<Row>, Failure> {
+        ROWS.with_borrow_mut(|rows| {
+            if let Some(row) = rows.iter_mut().find(|row| row.name == name.as_str()) {
+                row.mark = row.mark.max(i64::try_from(least).ok());
+            }
+        });
+        Self::read(connection, name).await
     }
 
     async fn beside(_: &mut u32) -> Result<Beside, Failure> {
@@ -157,6 +171,71 @@ fn a_row_that_was_locked_is_not_tried_where_the_connection_was_lost_in_the_same_
     let (_, outcomes) = grant(&mut store, &["a", "b"]);
     assert!(matches!(outcomes[..], [Outcome::Unknown { .. }, Outcome::Away { .. }]), "{outcomes:?}");
     assert_eq!(CONNECTS.get(), before);
+}
+
+fn found(name: impl Into<String>, step: i64) -> FoundRow {
+    FoundRow {
+        name: name.into(),
+        mark: Some(1),
+        step: Some(step),
+        increment: Some(1),
+        remainder: Some(0),
+        last: Some(i64::MAX),
+        strict: false,
+        description: None,
+    }
+}
+
+/// A name that was made since a dump, and lost with it, is made again by who uses it next.
+#[test]
+fn a_name_is_made_no_lower_than_the_row_of_new_names_says() {
+    let (mut store, name) = (store(), |text: &str| SequenceName::new(text).unwrap());
+    let made = |store: &mut DatabaseStore<Scripted>, text: &str, start| {
+        store.create(&name(text), &NewSequence { start, ..NewSequence::default() }).unwrap().next
+    };
+    store.allow_new(1).unwrap();
+    assert!(ROWS.with_borrow(Vec::is_empty), "nothing is missing, so nothing is written");
+    assert_eq!((store.new_names().unwrap().least, made(&mut store, "a", 1)), (1, 1));
+    for (said, least) in [(500, 500), (70, 500), (600, 600), (u64::MAX, HIGHEST)] {
+        store.allow_new(said).unwrap();
+        assert_eq!(store.new_names().unwrap(), NewNames { are_closed: false, least });
+        assert_eq!(made(&mut store, &format!("{said}"), 1), least);
+        assert_eq!(made(&mut store, &format!("{said}, higher"), 1_000), least.max(1_000));
+    }
+    // One that cannot be used says nothing, and it may have said more.
+    ROWS.with_borrow_mut(|rows| rows.iter_mut().for_each(|row| row.step = Some(0)));
+    assert!(matches!(store.create(&name("z"), &NewSequence::default()), Err(StoreError::Refused { .. })));
+}
+
+/// A fence raises no mark of it, and opens the store.
+#[test]
+fn a_row_that_cannot_be_used_is_found_on_whatever_page_it_lies() {
+    let mut store = store();
+    for last in [0, 1, PAGE - 1, PAGE, 2 * PAGE] {
+        let mut rows: Vec<FoundRow> = (0..last).map(|n| found(format!("n{n:06}"), 1)).collect();
+        // No sequence's, whatever it says.
+        rows.insert(0, found("@new", 0));
+        ROWS.set(rows.clone());
+        assert_eq!(store.unusable().unwrap(), None, "{last} rows");
+        rows.push(found("z", 0));
+        ROWS.set(rows);
+        let (name, why) = store.unusable().unwrap().expect("it is found");
+        assert!(name.as_str() == "z" && why.contains("step is 0"), "{last} rows: {name} {why}");
+    }
+}
+
+#[test]
+fn a_page_of_a_list_is_full_whatever_lies_between_its_rows() {
+    let mut store = store();
+    let usable = |n: u32| !n.is_multiple_of(3);
+    let rows = (0..30).map(|n| found(format!("n{n:02}"), i64::from(usable(n))));
+    ROWS.set([found("@new", 1)].into_iter().chain(rows).collect());
+    let names = |rows: Vec<Row>| rows.into_iter().map(|row| row.name.to_string()).collect::<Vec<_>>();
+    let all: Vec<String> = (0..30).filter(|n| usable(*n)).map(|n| format!("n{n:02}")).collect();
+    assert_eq!(names(store.list("", "", 100).unwrap()), all);
+    let first = names(store.list("", "", 7).unwrap());
+    assert_eq!(first, all[..7]);
+    assert_eq!(names(store.list("", &first[6], 7).unwrap()), all[7..14]);
 }
 
 /// Else leftovers of another database's table would be used.
