@@ -83,7 +83,9 @@ pub fn fence_all(stores: &mut [&mut dyn Store], fence: &Fence) -> Result<Fenced,
             None => all_rows(*store)?,
         });
     }
-    let largest = found.iter().flatten().map(|row| row.settings.step).max().unwrap_or_default();
+    // Where none is left of what there was, its steps are not known either.
+    let usual = SequenceSettings::default().step;
+    let largest = found.iter().flatten().map(|row| row.settings.step).max().unwrap_or(usual);
     let margin = fence.margin.unwrap_or(STEPS_ABOVE.saturating_mul(largest));
     let begin = |known: u64| known.max(fence.above.unwrap_or(0)).saturating_add(margin);
     let mut absent = fence.known.clone();
@@ -92,13 +94,16 @@ pub fn fence_all(stores: &mut [&mut dyn Store], fence: &Fence) -> Result<Fenced,
     }
     let mut starts = Vec::new();
     if is_whole {
-        let missing = absent.values().copied().max().unwrap_or_default();
+        // Of several tables one may lack what another one has.
+        let known = if stores.len() > 1 { &fence.known } else { &absent };
+        let missing = known.values().copied().max().unwrap_or_default();
         for (store, rows) in stores.iter_mut().zip(&mut found) {
             let before = store.new_names()?;
             // Where no registry was ever fenced none is missing.
             let has_gone_back = before.are_closed || before.least > 0;
             let default = if has_gone_back { begin(before.least.max(missing)) } else { 0 };
-            let start = fence.new_start.unwrap_or(default);
+            // What a folder knows of a missing name is not talked away.
+            let start = fence.new_start.map_or(default, |said| said.max(missing));
             if !before.are_closed && start > before.least {
                 store.allow_new(start)?;
                 // What was made meanwhile began lower.

@@ -237,6 +237,30 @@ fn behind_a_fence_of_a_registry_a_name_begins_above_what_the_fence_says() {
     assert_eq!(range(grant(&mut store, "three", 1)).0, 1);
 }
 
+/// A backup of before the first name tells no step.
+#[test]
+fn behind_a_fence_of_a_registry_without_a_name_one_begins_ten_usual_steps_above() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = CreateOptions { layout: crate::Layout::default(), floor: 1_000, workers: 4 };
+    drop(LocalRegistry::open_or_create(folder.path(), &options).unwrap());
+    drop(LocalSequences::open_or_create(folder.path(), None).unwrap());
+    fence_restored(folder.path(), 1_763_683_200_000_000_000).unwrap();
+    let mut store =
+        RegistryStore::new(Box::new(LocalSequences::open_or_create(folder.path(), None).unwrap()));
+    let known = [(name("gone"), 5_000)].into();
+    let said = Fence { new_start: Some(1), known, ..Fence::default() };
+    assert_eq!(fence(&mut store, &said).unwrap().new_start, Some(5_000), "a folder knows better");
+    drop(store);
+    let folder = tempfile::tempdir().unwrap();
+    drop(LocalRegistry::open_or_create(folder.path(), &options).unwrap());
+    fence_restored(folder.path(), 1_763_683_200_000_000_000).unwrap();
+    let mut store =
+        RegistryStore::new(Box::new(LocalSequences::open_or_create(folder.path(), None).unwrap()));
+    assert_eq!(fence(&mut store, &Fence::default()).unwrap().new_start, Some(10_000));
+    created(&mut store, "orders", SequenceSettings::default());
+    assert_eq!(range(grant(&mut store, "orders", 1)).0, 10_000);
+}
+
 #[test]
 fn a_fence_of_one_name_opens_it_also_where_the_registry_lost_it() {
     let folder = tempfile::tempdir().unwrap();
