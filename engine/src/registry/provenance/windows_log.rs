@@ -20,6 +20,7 @@ use rustix::fs::OFlags;
 use super::note::{Event, NAME_BYTES, NOTE_BYTES, Note, SLOTS};
 use crate::registry::{ClusterId, Token};
 use crate::sys::deferred_log;
+use crate::sys::file_lock::try_lock;
 
 /// Its name in the data folder.
 pub(super) const NAME: &str = "windows.log";
@@ -151,11 +152,10 @@ impl Opened {
 
     fn lock(&self) -> io::Result<()> {
         for _ in 0..LOCK_TRIES {
-            match self.file.try_lock() {
-                Ok(()) => return Ok(()),
-                Err(fs::TryLockError::WouldBlock) => std::thread::yield_now(),
-                Err(fs::TryLockError::Error(error)) => return Err(error),
+            if try_lock(&self.file)? {
+                return Ok(());
             }
+            std::thread::yield_now();
         }
         Err(io::Error::new(ErrorKind::WouldBlock, "another process has it locked"))
     }

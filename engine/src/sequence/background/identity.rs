@@ -13,7 +13,7 @@
 //! - I4 the fence which that needed stays: a store that tells of none that is as late is another one; and so does each fence where
 //!   no witness sees the grants of all.
 
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::sequence::store::Identity;
 use crate::sys::checksum::{split_checksum, with_checksum};
 use crate::sys::draft;
+use crate::sys::file_lock::{lock_within, try_lock};
 use crate::sys::guards::Guard;
 
 const NAME: &str = "sequences.store";
@@ -437,25 +438,15 @@ impl KnownIdentity {
 
 /// How long another process of the folder may write.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
-const LOCK_PAUSE: Duration = Duration::from_millis(1);
 
 /// The folder, locked for who writes in it what several processes of it know.
 fn locked(folder: &Path) -> io::Result<File> {
-    let (file, mut waited) = (File::open(folder)?, Duration::ZERO);
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(file),
-            Err(TryLockError::WouldBlock) if waited < LOCK_WAIT => {
-                std::thread::sleep(LOCK_PAUSE);
-                waited += LOCK_PAUSE;
-            }
-            Err(TryLockError::WouldBlock) => {
-                let text = format!("another process has locked {} for {LOCK_WAIT:?}", folder.display());
-                return Err(io::Error::new(io::ErrorKind::TimedOut, text));
-            }
-            Err(TryLockError::Error(error)) => return Err(error),
-        }
+    let file = File::open(folder)?;
+    if lock_within(LOCK_WAIT, || try_lock(&file))? {
+        return Ok(file);
     }
+    let text = format!("another process has locked {} for {LOCK_WAIT:?}", folder.display());
+    Err(io::Error::new(io::ErrorKind::TimedOut, text))
 }
 
 /// The JSON of a file, if it is what was written.

@@ -11,6 +11,7 @@ use super::format::{Batch, NameRest};
 use crate::sequence::name::SequenceName;
 use crate::sequence::names::named_table::mark_of;
 use crate::sys::draft;
+use crate::sys::file_lock::try_lock;
 
 /// Processes that share a folder. More go without leftovers.
 const MOST_FILES: u32 = 256;
@@ -173,10 +174,8 @@ fn lock(folder: &Path, path: &Path) -> io::Result<Option<File>> {
 
 /// Locks what was opened by that name; `None` if another process has it, or has put another file in its place since.
 fn lock_opened(file: File, path: &Path) -> io::Result<Option<File>> {
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(std::fs::TryLockError::WouldBlock) => return Ok(None),
-        Err(std::fs::TryLockError::Error(error)) => return Err(error),
+    if !try_lock(&file)? {
+        return Ok(None);
     }
     // A process that stopped meanwhile has put another file in its place, which may have been locked by a third one.
     let (ours, named) = (file.metadata()?, std::fs::metadata(path)?);

@@ -1,6 +1,6 @@
 //! The registry's file.
 
-use std::fs::{File, Metadata, TryLockError};
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use rustix::fs::{FallocateFlags, StatVfsMountFlags, fallocate, fstatvfs};
 use rustix::io::Errno;
 
 use super::{Disk, FileIdentity};
+use crate::sys::file_lock;
 use crate::sys::fork_word::Maker;
 
 /// A registry's file, opened for reading and writing.
@@ -133,14 +134,9 @@ impl Disk for FileDisk {
     }
 
     fn try_lock(&mut self) -> io::Result<bool> {
-        match self.own()?.try_lock() {
-            Ok(()) => {
-                self.locked = true;
-                Ok(true)
-            }
-            Err(TryLockError::WouldBlock) => Ok(false),
-            Err(TryLockError::Error(error)) => Err(error),
-        }
+        let is_taken = file_lock::try_lock(self.own()?)?;
+        self.locked |= is_taken;
+        Ok(is_taken)
     }
 
     fn unlock(&mut self) {

@@ -12,6 +12,7 @@ pub use self::file::FileDisk;
 pub(in crate::registry::local) use self::file::identity_of;
 #[cfg(any(test, feature = "test-util"))]
 pub use self::memory::MemoryDisk;
+use crate::sys::file_lock;
 
 /// Which file it is: what tells a file from a copy of it, and a volume that was moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -108,10 +109,6 @@ pub trait Disk: Send {
 /// lock that is held this long is held by a stopped process.
 pub(in crate::registry::local) const LOCK_WAIT: Duration = Duration::from_secs(2);
 
-/// Between two looks at the lock: from about a change's length on a fast disk up to one on a slow one. A process that makes
-/// one change after the other leaves the lock alone for some microseconds between two, and others have to hit them.
-const PAUSES: (Duration, Duration) = (Duration::from_micros(50), Duration::from_micros(500));
-
 /// Takes the lock within [`LOCK_WAIT`]; `false` if another one kept it.
 pub(in crate::registry::local) fn lock<D: Disk>(disk: &mut D) -> io::Result<bool> {
     lock_within(disk, LOCK_WAIT)
@@ -119,16 +116,5 @@ pub(in crate::registry::local) fn lock<D: Disk>(disk: &mut D) -> io::Result<bool
 
 /// The same within another time.
 pub(in crate::registry::local) fn lock_within<D: Disk>(disk: &mut D, limit: Duration) -> io::Result<bool> {
-    let (mut waited, mut pause) = (Duration::ZERO, PAUSES.0);
-    loop {
-        if disk.try_lock()? {
-            return Ok(true);
-        }
-        if waited >= limit {
-            return Ok(false);
-        }
-        std::thread::sleep(pause);
-        waited += pause;
-        pause = (pause * 2).min(PAUSES.1);
-    }
+    file_lock::lock_within(limit, || disk.try_lock())
 }

@@ -164,30 +164,27 @@ fn after_a_fence_a_mark_is_made_no_lower_than_a_person_said() {
     let ensemble = Ensemble::start();
     let url = ensemble.url();
     made(&url);
-    let new = |records: &mut ZooKeeperSequences, name: &str, value, step| {
-        let record = SequenceRecord { value, step, increment: 1, ..SequenceRecord::default() };
-        swap(records, &[SequenceChange { name, expected: None, record }]).pop().unwrap()
-    };
     let mut records = opened(&url);
     assert_eq!(records.new_names().unwrap(), NewNames { are_closed: false, least: 0 });
-    new(&mut records, "first", 1, 10).unwrap();
+    make(&mut records, "first").unwrap();
     fence(&url, &options()).unwrap();
     let mut other = opened(&url);
     assert_eq!(other.new_names().unwrap(), NewNames { are_closed: true, least: 0 });
     other.allow_new(500).unwrap();
     assert_eq!(other.new_names().unwrap(), NewNames { are_closed: false, least: 500 });
     // Also by a process that was there before the fence, and does nothing else, and together with others.
-    let record = |value| SequenceRecord { value, step: 1, increment: 1, ..SequenceRecord::default() };
-    let change = |name, value| SequenceChange { name, expected: None, record: record(value) };
-    let outcomes = swap(&mut records, &[change("low", 499), change("high", 500)]);
+    let outcomes = swap(&mut records, &[change("low", None, 499), change("high", None, 500)]);
     assert!(matches!(outcomes[..], [Err(SwapError::TooLow { least: 500 }), Ok(())]), "{outcomes:?}");
     // What a witness saw is no mark, and neither are leftovers.
-    new(&mut records, "seen", 3, 0).unwrap();
-    new(&mut records, "@rest:1", 0, 0).unwrap();
+    for (name, value) in [("seen", 3), ("@rest:1", 0)] {
+        let record = SequenceRecord { value, ..SequenceRecord::default() };
+        let change = SequenceChange { record, ..change(name, None, value) };
+        assert!(swap(&mut records, &[change])[0].is_ok(), "{name}");
+    }
     fence(&url, &options()).unwrap();
     assert_eq!(opened(&url).new_names().unwrap(), NewNames { are_closed: true, least: 500 });
     opened(&url).allow_new(0).unwrap();
-    new(&mut opened(&url), "third", 1, 10).unwrap();
+    make(&mut opened(&url), "third").unwrap();
 }
 
 /// One that takes the place of an ensemble that is lost.

@@ -395,6 +395,23 @@ pub(super) struct Moved {
     pub(super) to: i64,
 }
 
+#[cfg(test)]
+impl FoundRow {
+    /// One of usual settings.
+    pub(super) fn some(name: &str, mark: i64, step: i64) -> Self {
+        Self {
+            name: name.to_owned(),
+            mark: Some(mark),
+            step: Some(step),
+            increment: Some(1),
+            remainder: Some(0),
+            last: Some(i64::MAX),
+            strict: false,
+            description: None,
+        }
+    }
+}
+
 impl FoundRow {
     /// The row's settings, or why they are none.
     pub(super) fn settings(&self) -> Result<SequenceSettings, String> {
@@ -499,16 +516,7 @@ mod tests {
     }
 
     fn row(mark: i64, step: i64) -> FoundRow {
-        FoundRow {
-            name: "orders".into(),
-            mark: Some(mark),
-            step: Some(step),
-            increment: Some(1),
-            remainder: Some(0),
-            last: Some(i64::MAX),
-            strict: false,
-            description: None,
-        }
+        FoundRow::some("orders", mark, step)
     }
 
     #[test]

@@ -173,17 +173,8 @@ fn a_row_that_was_locked_is_not_tried_where_the_connection_was_lost_in_the_same_
     assert_eq!(CONNECTS.get(), before);
 }
 
-fn found(name: impl Into<String>, step: i64) -> FoundRow {
-    FoundRow {
-        name: name.into(),
-        mark: Some(1),
-        step: Some(step),
-        increment: Some(1),
-        remainder: Some(0),
-        last: Some(i64::MAX),
-        strict: false,
-        description: None,
-    }
+fn found(name: &str, step: i64) -> FoundRow {
+    FoundRow::some(name, 1, step)
 }
 
 /// A name that was made since a dump, and lost with it, is made again by who uses it next.
@@ -212,7 +203,7 @@ fn a_name_is_made_no_lower_than_the_row_of_new_names_says() {
 fn a_row_that_cannot_be_used_is_found_on_whatever_page_it_lies() {
     let mut store = store();
     for last in [0, 1, PAGE - 1, PAGE, 2 * PAGE] {
-        let mut rows: Vec<FoundRow> = (0..last).map(|n| found(format!("n{n:06}"), 1)).collect();
+        let mut rows: Vec<FoundRow> = (0..last).map(|n| found(&format!("n{n:06}"), 1)).collect();
         // No sequence's, whatever it says.
         rows.insert(0, found("@new", 0));
         ROWS.set(rows.clone());
@@ -228,7 +219,7 @@ fn a_row_that_cannot_be_used_is_found_on_whatever_page_it_lies() {
 fn a_page_of_a_list_is_full_whatever_lies_between_its_rows() {
     let mut store = store();
     let usable = |n: u32| !n.is_multiple_of(3);
-    let rows = (0..30).map(|n| found(format!("n{n:02}"), i64::from(usable(n))));
+    let rows = (0..30).map(|n| found(&format!("n{n:02}"), i64::from(usable(n))));
     ROWS.set([found("@new", 1)].into_iter().chain(rows).collect());
     let names = |rows: Vec<Row>| rows.into_iter().map(|row| row.name.to_string()).collect::<Vec<_>>();
     let all: Vec<String> = (0..30).filter(|n| usable(*n)).map(|n| format!("n{n:02}")).collect();

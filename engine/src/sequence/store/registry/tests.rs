@@ -1,5 +1,7 @@
 //! The store on records in memory, with faults, and on a folder.
 
+use std::path::Path;
+
 use super::*;
 use crate::registry::ClusterId;
 use crate::registry::local::sequences::LocalSequences;
@@ -14,6 +16,23 @@ fn name(text: &str) -> SequenceName {
 fn memory() -> (MemoryRecords, RegistryStore) {
     let records = MemoryRecords::new(ClusterId::from_bytes([7; 16]));
     (records.clone(), RegistryStore::new(Box::new(records)))
+}
+
+/// A folder with a registry.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let options = CreateOptions { layout: crate::Layout::default(), floor: 1_000, workers: 4 };
+    drop(LocalRegistry::open_or_create(folder.path(), &options).unwrap());
+    folder
+}
+
+fn in_folder(folder: &Path) -> RegistryStore {
+    RegistryStore::new(Box::new(LocalSequences::open_or_create(folder, None).unwrap()))
+}
+
+/// What `xuid registry fence --restored` does after a restore.
+fn put_back(folder: &Path) {
+    fence_restored(folder, 1_763_683_200_000_000_000).unwrap();
 }
 
 fn created(store: &mut RegistryStore, text: &str, settings: SequenceSettings) {
@@ -157,15 +176,13 @@ fn a_last_number_only_rises_but_to_retire_a_sequence() {
 
 #[test]
 fn a_fenced_folder_s_names_are_listed_and_raised_before_they_grant() {
-    let folder = tempfile::tempdir().unwrap();
-    let options = CreateOptions { layout: crate::Layout::default(), floor: 1_000, workers: 4 };
-    drop(LocalRegistry::open_or_create(folder.path(), &options).unwrap());
-    let open = || RegistryStore::new(Box::new(LocalSequences::open_or_create(folder.path(), None).unwrap()));
+    let folder = folder();
+    let open = || in_folder(folder.path());
     let mut store = open();
     created(&mut store, "orders", SequenceSettings { step: 50, ..Default::default() });
     assert_eq!(range(grant(&mut store, "orders", 1)), (1, 51));
     drop(store);
-    fence_restored(folder.path(), 1_763_683_200_000_000_000).unwrap();
+    put_back(folder.path());
     let mut store = open();
     let refused = grant(&mut store, "orders", 1);
     assert!(
@@ -196,10 +213,8 @@ fn a_fenced_folder_s_names_are_listed_and_raised_before_they_grant() {
 /// A name that was made since the backup, of which nobody thinks, is made again by who uses it next.
 #[test]
 fn behind_a_fence_of_a_registry_a_name_begins_above_what_the_fence_says() {
-    let folder = tempfile::tempdir().unwrap();
-    let options = CreateOptions { layout: crate::Layout::default(), floor: 1_000, workers: 4 };
-    drop(LocalRegistry::open_or_create(folder.path(), &options).unwrap());
-    let open = || RegistryStore::new(Box::new(LocalSequences::open_or_create(folder.path(), None).unwrap()));
+    let folder = folder();
+    let open = || in_folder(folder.path());
     let mut store = open();
     created(&mut store, "orders", SequenceSettings { step: 50, ..Default::default() });
     let whole = |above: Option<u64>| Fence { above, ..Fence::default() };
@@ -208,8 +223,7 @@ fn behind_a_fence_of_a_registry_a_name_begins_above_what_the_fence_says() {
     created(&mut store, "users", SequenceSettings::default());
     assert_eq!(range(grant(&mut store, "users", 1)).0, 1);
     drop(store);
-    let fenced = || fence_restored(folder.path(), 1_763_683_200_000_000_000).unwrap();
-    fenced();
+    put_back(folder.path());
     let mut store = open();
     let done = fence(&mut store, &Fence { margin: Some(7), ..whole(Some(70_000)) }).unwrap();
     assert_eq!(done.new_start, Some(70_007));
@@ -227,7 +241,7 @@ fn behind_a_fence_of_a_registry_a_name_begins_above_what_the_fence_says() {
     assert_eq!(fence(&mut store, &whole(None)).unwrap().new_start, Some(80_007));
     assert_eq!(fence(&mut store, &whole(Some(100))).unwrap().new_start, Some(90_007));
     drop(store);
-    fenced();
+    put_back(folder.path());
     let mut store = open();
     assert_eq!(fence(&mut store, &whole(None)).unwrap().new_start, Some(100_007));
     // A person says that none was made.
@@ -240,22 +254,16 @@ fn behind_a_fence_of_a_registry_a_name_begins_above_what_the_fence_says() {
 /// A backup of before the first name tells no step.
 #[test]
 fn behind_a_fence_of_a_registry_without_a_name_one_begins_ten_usual_steps_above() {
-    let folder = tempfile::tempdir().unwrap();
-    let options = CreateOptions { layout: crate::Layout::default(), floor: 1_000, workers: 4 };
-    drop(LocalRegistry::open_or_create(folder.path(), &options).unwrap());
-    drop(LocalSequences::open_or_create(folder.path(), None).unwrap());
-    fence_restored(folder.path(), 1_763_683_200_000_000_000).unwrap();
-    let mut store =
-        RegistryStore::new(Box::new(LocalSequences::open_or_create(folder.path(), None).unwrap()));
+    let with_file = folder();
+    drop(in_folder(with_file.path()));
+    put_back(with_file.path());
+    let mut store = in_folder(with_file.path());
     let known = [(name("gone"), 5_000)].into();
     let said = Fence { new_start: Some(1), known, ..Fence::default() };
     assert_eq!(fence(&mut store, &said).unwrap().new_start, Some(5_000), "a folder knows better");
-    drop(store);
-    let folder = tempfile::tempdir().unwrap();
-    drop(LocalRegistry::open_or_create(folder.path(), &options).unwrap());
-    fence_restored(folder.path(), 1_763_683_200_000_000_000).unwrap();
-    let mut store =
-        RegistryStore::new(Box::new(LocalSequences::open_or_create(folder.path(), None).unwrap()));
+    let without = folder();
+    put_back(without.path());
+    let mut store = in_folder(without.path());
     assert_eq!(fence(&mut store, &Fence::default()).unwrap().new_start, Some(10_000));
     created(&mut store, "orders", SequenceSettings::default());
     assert_eq!(range(grant(&mut store, "orders", 1)).0, 10_000);
@@ -263,16 +271,14 @@ fn behind_a_fence_of_a_registry_without_a_name_one_begins_ten_usual_steps_above(
 
 #[test]
 fn a_fence_of_one_name_opens_it_also_where_the_registry_lost_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let options = CreateOptions { layout: crate::Layout::default(), floor: 1_000, workers: 4 };
-    drop(LocalRegistry::open_or_create(folder.path(), &options).unwrap());
-    let open = || RegistryStore::new(Box::new(LocalSequences::open_or_create(folder.path(), None).unwrap()));
+    let folder = folder();
+    let open = || in_folder(folder.path());
     let mut store = open();
     created(&mut store, "orders", SequenceSettings { step: 50, ..Default::default() });
     created(&mut store, "orders:eu", SequenceSettings::default());
     assert_eq!(range(grant(&mut store, "orders", 1)), (1, 51));
     drop(store);
-    fence_restored(folder.path(), 1_763_683_200_000_000_000).unwrap();
+    put_back(folder.path());
     let mut store = open();
     let one = |text: &str| Fence { name: Some(name(text)), ..Fence::default() };
     let done = fence(&mut store, &one("orders")).unwrap();

@@ -77,15 +77,9 @@ fn a_fenced_folder_grants_of_a_name_what_a_person_says_and_nothing_before() {
 #[test]
 fn after_a_fence_a_mark_is_made_no_lower_than_a_person_said() {
     let folder = with_names();
-    let new = |records: &mut LocalSequences, name: &str, value, step| {
-        let record = SequenceRecord { value, step, increment: 1, ..SequenceRecord::default() };
-        let mut outcomes = Vec::new();
-        records.swap(&[SequenceChange { name, expected: None, record }], &mut outcomes);
-        outcomes.pop().unwrap()
-    };
     let mut records = opened(folder.path());
     assert_eq!(records.new_names().unwrap(), NewNames { are_closed: false, least: 0 });
-    new(&mut records, "first", 1, 10).unwrap();
+    swap_one(&mut records, "first", None, 1).unwrap();
     drop(records);
     fence_restored(folder.path(), NOW_NS).unwrap();
     let mut records = opened(folder.path());
@@ -93,23 +87,26 @@ fn after_a_fence_a_mark_is_made_no_lower_than_a_person_said() {
     records.allow_new(500).unwrap();
     for records in [&mut records, &mut opened(folder.path())] {
         assert_eq!(records.new_names().unwrap(), NewNames { are_closed: false, least: 500 });
-        let low = new(records, "second", 499, 10);
+        let low = swap_one(records, "second", None, 499);
         assert!(matches!(low, Err(SwapError::TooLow { least: 500 })), "{low:?}");
     }
-    new(&mut records, "second", 500, 10).unwrap();
+    swap_one(&mut records, "second", None, 500).unwrap();
     // What a witness saw is no mark, and neither are leftovers.
-    new(&mut records, "seen", 3, 0).unwrap();
-    new(&mut records, "@rest:1", 0, 0).unwrap();
+    for (name, value) in [("seen", 3), ("@rest:1", 0)] {
+        let record = SequenceRecord { value, ..SequenceRecord::default() };
+        let change = SequenceChange { record, ..change(name, None, value) };
+        assert!(swap(&mut records, &[change])[0].is_ok(), "{name}");
+    }
     // The file grows, and is put back once more.
     for n in 0..GROWTH_SLOTS {
-        new(&mut records, &format!("n{n}"), 500, 1).unwrap();
+        swap_one(&mut records, &format!("n{n}"), None, 500).unwrap();
     }
     drop(records);
     fence_restored(folder.path(), NOW_NS).unwrap();
     let mut records = opened(folder.path());
     assert_eq!(records.new_names().unwrap(), NewNames { are_closed: true, least: 500 });
     records.allow_new(1).unwrap();
-    new(&mut records, "third", 1, 10).unwrap();
+    swap_one(&mut records, "third", None, 1).unwrap();
 }
 
 /// Else it would go no higher than what it could read, and a person who trusts that would have numbers granted again.
