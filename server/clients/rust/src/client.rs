@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
+use tracing::Level;
 use xuid_protocol::{Bulk, Decoded, Order, PING_MAX, Request, Run};
 
 use crate::error::{Breach, ClientError};
 use crate::fleet::{Backoff, Fleet, HeldAhead, Retries};
 use crate::link::Link;
 use crate::link::answer::{Answer, Outcome};
+use crate::log::log;
 use crate::moment::Moment;
 use crate::options::{Options, later};
 use crate::served::Served;
@@ -235,7 +237,7 @@ impl Client {
             if begin.elapsed().saturating_add(pause) > options.retry_for {
                 return Err(error);
             }
-            tracing::debug!(%error, ?pause, "trying again");
+            log(Level::DEBUG, move || tracing::debug!(%error, ?pause, "trying again"));
             self.fleet.pause(pause).await?;
         }
     }
@@ -254,7 +256,10 @@ impl Client {
             match self.exchange(&link, request, patience).await {
                 None => {}
                 Some(Err(ClientError::Lost { .. })) if link.was_sent_away() => {
-                    tracing::debug!(server = %link.served.server, "left without an answer: asking elsewhere");
+                    let server = Arc::clone(&link.served.server);
+                    log(Level::DEBUG, move || {
+                        tracing::debug!(%server, "left without an answer: asking elsewhere");
+                    });
                 }
                 Some(outcome) => return outcome,
             }
@@ -306,14 +311,16 @@ impl Client {
     /// wait for that.
     fn give_up(&self, link: &Link, begin: Instant) {
         if link.is_silent_since(begin) && self.fleet.is_other_there(link) {
-            tracing::debug!(server = %link.served.server, "silent: leaving for another server");
+            let server = Arc::clone(&link.served.server);
+            log(Level::DEBUG, move || tracing::debug!(%server, "silent: leaving for another server"));
             link.retire();
         }
     }
 
     /// Replies are checked when they are read, so this is not reached.
     pub(crate) fn mismatch(&self, answer: &Answer) -> ClientError {
-        tracing::error!(?answer, "an answer that was not asked for");
+        let shown = format!("{answer:?}");
+        log(Level::ERROR, move || tracing::error!(answer = shown, "an answer that was not asked for"));
         ClientError::lost(&self.served().server, None)
     }
 }

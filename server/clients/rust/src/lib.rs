@@ -74,6 +74,7 @@ mod client;
 mod error;
 mod fleet;
 mod link;
+mod log;
 mod moment;
 mod options;
 mod prefetch;

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
+use tracing::Level;
 use xuid_protocol::Status;
 
 use super::away::Away;
 use crate::error::ClientError;
 use crate::link::dial::{Greeted, dial};
+use crate::log::log;
 use crate::options::{Options, later};
 use crate::served::Served;
 
@@ -71,7 +73,8 @@ pub(super) async fn greet_all(
             Ok((at, Err(error))) => {
                 late.remove(&at);
                 away.note(at, begin, false);
-                tracing::debug!(%error, "a server did not answer");
+                let shown = error.clone();
+                log(Level::DEBUG, move || tracing::debug!(error = %shown, "a server did not answer"));
                 // What will not pass by waiting says more than "not reached".
                 let keeps = failure.as_ref().is_some_and(|known| !known.is_retryable());
                 failure = if keeps { failure } else { Some(error) };

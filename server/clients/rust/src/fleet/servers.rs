@@ -16,6 +16,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
+use tracing::Level;
 
 use super::away::Away;
 use super::backoff::{Backoff, random_number, random_share};
@@ -24,6 +25,7 @@ use super::held_ahead::{HeldAhead, Holders};
 use crate::error::ClientError;
 use crate::link::Link;
 use crate::link::dial::{Greeted, dial};
+use crate::log::log;
 use crate::options::Options;
 use crate::process::Process;
 use crate::served::Served;
@@ -156,7 +158,7 @@ impl Fleet {
             found = outcome => found,
         };
         found.unwrap_or_else(|| {
-            let why = "the search for a server panicked, as where a log's reader does, or its runtime ended";
+            let why = "the search for a server panicked, or its runtime ended";
             Err(ClientError::lost(&self.served().server, Some(io::Error::other(why))))
         })
     }
@@ -223,7 +225,8 @@ impl Fleet {
             self.servers.iter().enumerate().any(|(at, other)| other != server && is_due(at))
         };
         if goes {
-            tracing::debug!(%error, "leaving for another server");
+            let error = error.clone();
+            log(Level::DEBUG, move || tracing::debug!(%error, "leaving for another server"));
             link.retire();
         }
     }
@@ -308,7 +311,8 @@ impl Fleet {
                 match self.same_as_pinned(at, begin, dial(server, &self.options).await) {
                     Ok(greeted) => return Ok((at, greeted)),
                     Err(error) => {
-                        tracing::warn!(%server, %error, "cannot connect");
+                        let (server, shown) = (Arc::clone(server), error.clone());
+                        log(Level::WARN, move || tracing::warn!(%server, error = %shown, "cannot connect"));
                         let kind = if error.is_retryable() { &mut worth_waiting } else { &mut hopeless };
                         *kind = Some(error);
                     }
@@ -375,7 +379,9 @@ impl Fleet {
                 let Some(fleet) = fleet.upgrade() else { return };
                 match fleet.same_as_pinned(0, begin, dialed) {
                     Ok(greeted) => return fleet.come_back(greeted).await,
-                    Err(error) => tracing::debug!(%error, "the first choice is not there yet"),
+                    Err(error) => log(Level::DEBUG, move || {
+                        tracing::debug!(%error, "the first choice is not there yet");
+                    }),
                 }
             }
         });

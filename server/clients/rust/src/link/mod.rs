@@ -25,6 +25,7 @@ use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio::task::consume_budget;
 use tokio::time::{Instant, timeout, timeout_at};
+use tracing::Level;
 use xuid_protocol::{
     Header, ParsedReply, REPLY_ROOM, Reply, Request, WAIT_CAP, parse_reply, reply_max, request_array,
     request_bye, request_decode, request_info, request_next, request_ping, request_provenance, request_runs,
@@ -39,6 +40,7 @@ use crate::link::pending::{Pending, Waiter};
 #[cfg(feature = "tls")]
 use crate::link::stream::TlsRead;
 use crate::link::stream::{Reading, Stream};
+use crate::log::log;
 use crate::options::{Options, later};
 use crate::served::Served;
 
@@ -420,7 +422,8 @@ impl Link {
     /// One frame; how many requests of callers it answers.
     fn hand_out(&self, request_id: u64, op: u8, reply: &Reply<'_>) -> Result<usize, ClientError> {
         if let Reply::GoAway = reply {
-            tracing::debug!(server = %self.served.server, "told to go away");
+            let server = Arc::clone(&self.served.server);
+            log(Level::DEBUG, move || tracing::debug!(%server, "told to go away"));
             self.sent_away.store(true, Ordering::Relaxed);
             self.retire();
             return Ok(0);
@@ -489,8 +492,9 @@ async fn drive(ending: Ending, read: impl Reading, write: impl AsyncWrite + Unpi
         () = link.leaving() => ClientError::lost(server, None),
         error = link.silent() => error,
     };
-    tracing::debug!(%server, %error, "the connection is over");
     link.end(&error);
+    let server = Arc::clone(server);
+    log(Level::DEBUG, move || tracing::debug!(%server, %error, "the connection is over"));
 }
 
 /// Tells the waiters even when the task is dropped, as by the end of its runtime, and be it before its first turn (I1).

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
+use tracing::Level;
 use xuid_protocol::Status;
 
 use super::refill_size::RefillSize;
@@ -17,6 +18,7 @@ use super::state::PrefetchState;
 use crate::client::{Ahead, Client};
 use crate::error::ClientError;
 use crate::fleet::Retries;
+use crate::log::log;
 use crate::moment::Moment;
 use crate::options::later;
 
@@ -135,8 +137,8 @@ impl Refiller {
         if is_first {
             self.failures += 1;
             let pause = self.client.pause(&mut self.retries, &error);
-            // What reads the log is the application's, and may panic: the next refill comes all the same.
-            let _ = catch_unwind(AssertUnwindSafe(|| tracing::debug!(%error, ?pause, "a refill failed")));
+            let shown = error.clone();
+            log(Level::DEBUG, move || tracing::debug!(error = %shown, ?pause, "a refill failed"));
             self.resume = later(Instant::now(), pause);
         }
         if matches!(error, ClientError::Refused { .. }) {
@@ -146,7 +148,7 @@ impl Refiller {
     }
 }
 
-/// What comes of a refill; `None` if it panics, as where what reads the application's log does.
+/// What comes of a refill; `None` if it panics.
 async fn unless_it_panics<T>(mut refill: Pin<&mut impl Future<Output = T>>) -> Option<T> {
     poll_fn(|context| {
         let polled = catch_unwind(AssertUnwindSafe(|| refill.as_mut().poll(context)));

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
+use tracing::{Dispatch, Event, Metadata, Subscriber};
 use xuid_client::{Client, ClientError, Ids, Options, Order, Prefetch, PrefetchOptions, Status};
 use xuid_protocol::Refusal;
 
@@ -209,16 +209,22 @@ async fn first_of_a_server_that_is_back(fake: &Fake, ids: &mut Ids) -> u64 {
     id
 }
 
-/// What reads an application's log, and panics where it is told of a dial or of a refill.
-struct Panics;
+/// Longer than any call of a test waits for.
+const STALL: Duration = Duration::from_secs(10);
 
-impl Subscriber for Panics {
+/// What reads an application's log, and stands still so long where it is told of a dial or of a refill, or panics.
+struct Reader {
+    stall: Option<Duration>,
+}
+
+impl Subscriber for Reader {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         ["xuid_client::fleet", "xuid_client::prefetch"].iter().any(|of| metadata.target().starts_with(of))
     }
 
     fn event(&self, event: &Event<'_>) {
-        panic!("told of {:?}", event.metadata().target());
+        let stall = self.stall.unwrap_or_else(|| panic!("told of {:?}", event.metadata().target()));
+        std::thread::sleep(stall);
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
@@ -235,22 +241,31 @@ impl Subscriber for Panics {
 }
 
 #[tokio::test]
-async fn a_refill_that_panics_is_one_that_failed_and_the_next_one_comes_all_the_same() {
+async fn a_reader_of_the_log_that_panics_or_stands_still_costs_no_call_and_no_refill() {
     let fake = Fake::start(1).await;
     let client = fake.lost_by(quick().reconnect_rounds(1)).await;
     // So long that a busy machine has two dials fail meanwhile.
     let source = client.prefetch(patient().wait(Duration::from_secs(2)).ahead(20, 20)).unwrap();
     let mut ids = source.ids();
-    let panics = tracing::subscriber::set_default(Panics);
     let away = async {
         loop {
             fake.accept().await;
         }
     };
-    let error = tokio::select! { () = away => unreachable!(), next = soon(ids.next()) => next.unwrap_err() };
-    drop(panics);
-    let ClientError::Lost { source: Some(why), .. } = &error else { panic!("{error:?}") };
-    assert!(why.to_string().contains("panicked"), "{error:?}");
+    let without = async {
+        for reader in [Dispatch::new(Reader { stall: None }), Dispatch::new(Reader { stall: Some(STALL) })] {
+            let _reader = tracing::dispatcher::set_default(&reader);
+            let begin = now();
+            let called = client.next(Order::Any).await.unwrap_err();
+            let refilled = ids.next().await.unwrap_err();
+            for error in [called, refilled] {
+                let ClientError::Lost { source, .. } = &error else { panic!("{error:?}") };
+                assert!(source.as_ref().is_none_or(|why| !why.to_string().contains("panicked")), "{error:?}");
+            }
+            assert!(begin.elapsed() < STALL, "a call waited for who reads the log");
+        }
+    };
+    tokio::select! { () = away => unreachable!(), () = soon(without) => {} }
     assert!(source.stats().failed_refills > 1, "{:?}", source.stats());
     assert_eq!(first_of_a_server_that_is_back(&fake, &mut ids).await, 500);
     assert!(source.failure().is_none());
