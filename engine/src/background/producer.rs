@@ -279,8 +279,8 @@ impl Producer {
                 );
             } else {
                 tracing::warn!(
-                    "the wall clock leapt forward; all ids in memory are dropped, and with a local registry those in the \
-                     spill, in case this machine was resumed from a snapshot"
+                    "the wall clock leapt forward; all ids in memory and in the spill are dropped, in case this machine was resumed \
+                     from a snapshot. Let this process run until the registry has answered it, so that the next one gets none of them"
                 );
             }
         });
@@ -310,10 +310,7 @@ impl Producer {
         if Guard::LeapDropsAside.holds() {
             gate.minter.take_aside().into_iter().for_each(|extent| reserve.fresh.push(extent));
         }
-        reserve.void();
-        if copied {
-            reserve.give_up_stock();
-        }
+        reserve.void(copied);
         self.windows.abandon(gate, &self.jobs, copied);
         // After the sweeps: a thread that took a block meanwhile read the generation before.
         if Guard::LeapDropsRuns.holds() && Guard::LeapVoidsLast.holds() {

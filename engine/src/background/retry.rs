@@ -36,6 +36,8 @@ impl Retry {
 pub(crate) struct Retries {
     take: Retry,
     renewals: HashMap<u32, Retry>,
+    /// What did not fail and is not due again before that boot time.
+    renewed: HashMap<u32, u64>,
     /// Any job, while the registry is away.
     probe: Retry,
 }
@@ -78,13 +80,22 @@ impl Retries {
         self.probe.failed(boot);
     }
 
+    /// When that is, if so many nanoseconds are left: a wait takes half of them at most.
+    pub(crate) fn renewed_until(&self, worker: u32, boot: u64, left: u64) -> Option<u64> {
+        let until = self.renewed.get(&worker).copied();
+        until.filter(|until| *until > boot && until - boot <= left / 2)
+    }
+
     pub(crate) fn taken(&mut self, worker: u32) {
         (self.take, self.probe) = (Retry::default(), Retry::default());
         self.renewals.remove(&worker);
+        self.renewed.remove(&worker);
     }
 
-    pub(crate) fn renewed(&mut self, worker: u32) {
+    /// However little it got, it is not renewed again before that boot time, as long as enough is left.
+    pub(crate) fn renewed(&mut self, worker: u32, not_before: u64) {
         self.renewals.remove(&worker);
+        self.renewed.insert(worker, not_before);
         self.probe = Retry::default();
     }
 
@@ -120,8 +131,18 @@ mod tests {
         assert_eq!((&waits[..4], waits[39]), (&[2, 4, 8, 10][..], 10));
         assert_eq!((retries.renew_at(8, false), retries.take_at(false)), (0, 0), "others do not wait");
         assert_eq!(retries.renew_at(8, true), 1_000 + SECOND, "but while the registry is away");
-        retries.renewed(7);
+        retries.renewed(7, 2_000);
         assert_eq!((retries.renew_at(7, true), retries.take_at(true)), (0, 0));
+    }
+
+    #[test]
+    fn what_was_renewed_waits_as_long_as_enough_is_left() {
+        let mut retries = Retries::default();
+        retries.renewed(7, 2_000);
+        let until = |boot, left| retries.renewed_until(7, boot, left);
+        assert_eq!((until(1_000, 2_000), until(1_999, 2)), (Some(2_000), Some(2_000)));
+        assert_eq!((until(1_000, 1_999), until(2_000, 9_000), until(1_999, 0)), (None, None, None));
+        assert_eq!(retries.renewed_until(8, 0, u64::MAX), None);
     }
 
     #[test]

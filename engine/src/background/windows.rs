@@ -15,6 +15,7 @@ use crate::background::retry::{RETRY, Retries, early};
 use crate::clock::engine_clock::{EngineClock, Now, Steps};
 use crate::clock::{SECOND, Verdict, nanos};
 use crate::mint::gate::{Gate, Trouble};
+use crate::mint::worker::HeldWorker;
 use crate::registry::health::Tally;
 use crate::registry::ownership::{ExtendError, TakeError, Window, WorkerRequest};
 use crate::settings::{FIRST_WINDOW, Settings};
@@ -29,6 +30,9 @@ mod tests;
 
 /// The longest wait for a worker whose mark is ahead of the clock before looking again.
 const LOOK_AGAIN: u64 = SECOND;
+
+/// A window is renewed again after such a part of what is left of it, at the soonest.
+const PART_LEFT: u64 = 8;
 
 /// How it stands with the registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +88,11 @@ impl WindowKeeper {
 
     fn ticks(&self, duration: Duration) -> u64 {
         self.layout.ticks_in_ns(nanos(duration)).max(2)
+    }
+
+    /// How long so many ticks are.
+    fn span_ns(&self, ticks: u64) -> u64 {
+        self.layout.tick_to_ns(ticks).saturating_sub(self.layout.tick_to_ns(0))
     }
 
     pub(crate) fn first_reach(&self) -> u64 {
@@ -255,11 +264,13 @@ impl WindowKeeper {
             let left = end.saturating_sub(tick);
             let wanted = held.reach / 2 + early(held.worker, end, held.reach);
             let not_before = self.retries.renew_at(held.worker, away);
+            let waits = self.retries.renewed_until(held.worker, boot, self.span_ns(left));
             if left > wanted {
-                let ns = self.layout.tick_to_ns(left - wanted).saturating_sub(self.layout.tick_to_ns(0));
-                self.due = self.due.min(boot + ns);
+                self.due = self.due.min(boot + self.span_ns(left - wanted));
             } else if boot < not_before {
                 self.due = self.due.min(not_before);
+            } else if let Some(until) = waits {
+                self.due = self.due.min(until);
             } else {
                 ready.push((self.retries.turn(held.worker), at));
             }
@@ -321,11 +332,15 @@ impl WindowKeeper {
                 Vec::new()
             }
             Done::Extended { worker, result: Ok(window), reach } => {
-                self.retries.renewed(worker);
                 if matches!(gate.trouble, Some(Trouble::NoWindow { .. })) {
                     gate.trouble = None;
                 }
                 gate.minter.extend(window, reach);
+                // Where the registry's clock is behind, a window gets little at a time, and what is left is little always.
+                let held = gate.minter.workers.iter().find(|held| held.worker == worker);
+                let end = held.and_then(HeldWorker::end).unwrap_or(0);
+                let left = self.span_ns(end.saturating_sub(now.tick.unwrap_or(end)));
+                self.retries.renewed(worker, now.reading.boot + left / PART_LEFT);
                 Vec::new()
             }
             Done::Extended { worker, result: Err(error), .. } => {

@@ -121,7 +121,9 @@ impl Producer {
             self.send(Job::Release { worker, from });
         }
         // A copy may be met in these, or was in what nobody listens to any more.
-        self.reserve.give_up_stock();
+        if Guard::CopyGivesUpSpill.holds() {
+            self.reserve.give_up_stock();
+        }
         if let Some(request) = self.reserve.plan_giving_up() {
             self.send(Job::GiveUp { request, heard: Some(self.windows.copies) });
         }

@@ -24,7 +24,7 @@ mod renew;
 mod take;
 mod window;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -125,6 +125,8 @@ pub(crate) struct Ownership {
     /// Up to where a worker was reserved for us when it was left, and not handed back by us: no window here begins below.
     /// Only a copy of this process could hand it back meanwhile.
     reserved_before: HashMap<u32, u64>,
+    /// What a copy of this process, memory and all, may go on with since: taken again only where no other worker is free.
+    shared: HashSet<u32>,
     marks: HashMap<SpillId, u64>,
     /// A new mark of which it is not known whether it was stored.
     new_mark: Option<(SpillId, MarkRecord)>,
@@ -156,6 +158,7 @@ impl Ownership {
             holds: HashMap::new(),
             left: HashMap::new(),
             reserved_before: HashMap::new(),
+            shared: HashSet::new(),
             marks: HashMap::new(),
             new_mark: None,
             claim: None,
@@ -192,6 +195,7 @@ impl Ownership {
             self.has_forgotten_grants = false;
         }
         let claimed = self.claim.take_if(|_| Guard::LeapForgetsClaim.holds()).map(|claim| claim.worker);
+        self.shared.extend(self.holds.keys().copied().chain(claimed).chain(self.registry.last_worker()));
         // All of it, before a registry is asked that may panic.
         let holds = std::mem::take(&mut self.holds);
         self.reserved_before.extend(holds.iter().map(|(worker, hold)| (*worker, hold.reserved_until)));

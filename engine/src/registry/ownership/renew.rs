@@ -12,7 +12,7 @@ const TRIES: u32 = 3;
 impl Ownership {
     /// A further window of a worker that is held: from the end of the last one, or from `start` if that is later.
     pub(crate) fn extend(&mut self, worker: u32, start: u64, end: u64) -> Result<Window, ExtendError> {
-        let end = end.min(self.furthest());
+        let (wanted, end) = (end, end.min(self.furthest()));
         for _ in 0..TRIES {
             let Some(hold) = self.holds.get(&worker) else {
                 return Err(ExtendError::Lost {
@@ -23,7 +23,13 @@ impl Ownership {
             };
             let (version, start) = (hold.version, hold.reserved_until.max(start));
             if start >= end {
-                return Err(ExtendError::Later { why: "the window reaches far enough".into() });
+                let why = if end < wanted {
+                    "no window may reach more than two minutes beyond the registry's own time, which is behind this host's clock: set \
+                     that clock, or have another server of the ensemble lead"
+                } else {
+                    "the window reaches far enough"
+                };
+                return Err(ExtendError::Later { why: why.into() });
             }
             let record = self.record(worker, end);
             if let Some(hold) = self.holds.get_mut(&worker) {

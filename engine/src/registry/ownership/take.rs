@@ -31,8 +31,14 @@ impl Ownership {
         let preferred = request.pinned.or_else(|| self.registry.last_worker());
         // A worker that slips away to another process is passed over, so this ends with the rows.
         loop {
-            let entry =
-                choose(&entries, request.now, preferred, (request.pinned, &refused), self.identity.random)?;
+            let choose = |refused: &[u32]| {
+                choose(&entries, request.now, preferred, (request.pinned, refused), self.identity.random)
+            };
+            let avoided: Vec<u32> = refused.iter().chain(&self.shared).copied().collect();
+            let entry = match choose(&avoided) {
+                Err(_) if !self.shared.is_empty() => choose(&refused)?,
+                chosen => chosen?,
+            };
             let worker = entry.worker;
             let Ok(found) = &entry.record else { return Err(TakeError::NoneUsable) };
             let floor = if Guard::Floor.holds() { self.registry.genesis().floor } else { 0 };

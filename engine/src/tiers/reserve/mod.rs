@@ -426,8 +426,9 @@ impl Reserve {
     /// What is in memory and shall not be used: the clock stepped as it does after a resume from a snapshot. Nor is what is in the
     /// spill: where that took the registry back, too, so it did the mark; and where a copy ran for some seconds before its clock
     /// was stepped, each may have put there what both had.
-    pub(crate) fn void(&mut self) {
-        if Guard::LeapGivesUpSpill.holds() {
+    pub(crate) fn void(&mut self, copied: bool) {
+        let gives_up = if copied { Guard::CopyGivesUpSpill } else { Guard::LeapGivesUpSpill };
+        if gives_up.holds() {
             self.give_up_stock();
         }
         self.void_grant = self.granting && Guard::LeapDropsGrant.holds();
@@ -443,9 +444,7 @@ impl Reserve {
     /// A copy of this process runs, and did for a while: what both had in memory may have been appended here since. No
     /// process gets what is in the file, this one's successor included.
     pub(crate) fn give_up_stock(&mut self) {
-        if Guard::CopyGivesUpSpill.holds() {
-            self.give_up = self.stock_of_log().or(self.abandoned).or(self.give_up);
-        }
+        self.give_up = self.stock_of_log().or(self.abandoned).or(self.give_up);
     }
 
     /// The log, and how far it goes.

@@ -112,7 +112,7 @@ fn after_a_grant_that_was_void() {
     let ids = reserve.stock().ids;
     let plan = |reserve: &mut Reserve, boot| reserve.plan_grant(FLOOR + 9_000, boot, true).is_some();
     assert!(plan(&mut reserve, 0));
-    reserve.void();
+    reserve.void(false);
     reserve.granted(0, Err(GrantError::Later { why: "away".into() }), 0);
     assert!(plan(&mut reserve, 10_000_000_000));
     reserve.granted(0, Ok(SECONDS), 10_000_000_000);

@@ -102,3 +102,27 @@ fn the_last_thousand_days_of_a_layout_are_said() {
     assert!(driven.engine.status().ready && driven.notes(&["run out in 297 days", "another layout"]));
     assert!(!Driven::new(Settings::default()).notes(&["run out"]));
 }
+
+/// As that of an ensemble whose new leader has another one: no window may reach two minutes beyond it.
+#[test]
+fn a_registry_whose_clock_fell_behind_is_not_asked_without_pause_and_what_to_do_is_said() {
+    let mut driven = Driven::new(Settings::default());
+    let behind = |driven: &mut Driven, by, seconds| {
+        let asked = driven.jobs.len();
+        for _ in 0..seconds * 10 {
+            driven.registry.set_time(Some(driven.clock.read().wall - by));
+            driven.run(100 * MS);
+        }
+        driven.jobs.len() - asked
+    };
+    behind(&mut driven, 0, 120);
+    let asked = behind(&mut driven, 100 * SECOND, 60);
+    assert!((10..60).contains(&asked), "{asked} jobs in a minute");
+    assert!(driven.engine.status().ready, "{:?}", driven.engine.status());
+    behind(&mut driven, 130 * SECOND, 60);
+    let status = driven.engine.status();
+    assert!(!status.fresh, "{status:?}");
+    assert!(driven.notes(&["the registry's own time", "set that clock"]), "{status:?}");
+    behind(&mut driven, 0, 5);
+    assert!(driven.engine.status().fresh, "{:?}", driven.engine.status());
+}

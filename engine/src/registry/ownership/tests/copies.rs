@@ -12,10 +12,31 @@ fn a_write_with_our_token_that_is_none_of_ours_is_a_copys() {
     let ghost = WorkerRecord { reserved_until: 2_180, ..found.record };
     registry.tamper_worker(0, Some(Versioned { record: ghost, version: found.version + 1 }));
     assert!(matches!(ownership.extend(0, 2_050, 2_200), Err(ExtendError::Copied { worker: 0, .. })));
-    assert!(
-        (ownership.copies, ownership.identity.token) != (1, found.record.token),
-        "it is another process now"
-    );
+    assert_eq!(ownership.copies, 1);
+    assert!(ownership.identity.token != found.record.token, "it is another process now");
+}
+
+/// A machine that was put back to a snapshot in which its window had ended: its original went on with the worker, of which the
+/// registry that was put back says that it is free.
+#[test]
+fn who_may_be_a_copy_takes_its_worker_only_where_no_other_is_free() {
+    for (workers, pinned) in [(2, None), (1, None), (2, Some(1))] {
+        let registry = registry(workers);
+        let mut ownership = ownership(&registry, 1);
+        let held = ownership.take(&WorkerRequest { pinned, ..request(2_000) }).unwrap().worker();
+        let now = registry.clone().worker(held).unwrap().record.reserved_until + 100;
+        // The other one is free, and its mark the higher.
+        if workers > 1 {
+            let other = registry.clone().worker(1 - held).unwrap();
+            let record = WorkerRecord { reserved_until: now, ..other.record };
+            registry.tamper_worker(1 - held, Some(Versioned { record, version: other.version + 1 }));
+        }
+        ownership.identity.random = || 0;
+        ownership.reset_identity();
+        let taken = ownership.take(&WorkerRequest { pinned, ..request(now) }).unwrap().worker();
+        let is_own = workers == 1 || pinned.is_some();
+        assert_eq!(taken == held, is_own, "{workers} workers, {pinned:?}: {held} and then {taken}");
+    }
 }
 
 #[test]
