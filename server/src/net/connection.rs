@@ -190,6 +190,8 @@ struct Connection<R, W, C> {
     unread_since: Option<Instant>,
     unread_written: usize,
     unread_looked: Instant,
+    /// So much was taken since the socket had everything: within TLS it may lie there still.
+    taken: usize,
     /// The client got its time behind GOAWAY a second time.
     was_prolonged: bool,
     /// It was sent away since it asked for nothing.
@@ -213,6 +215,7 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
             unread_since: None,
             unread_written: 0,
             unread_looked: opened,
+            taken: 0,
             session,
             newcomer,
             inbox: Inbox::default(),
@@ -360,6 +363,7 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
         crash_points::written();
         self.outbox.consume(count);
         self.unread_written += count;
+        self.taken += count;
         self.active = Instant::now();
         if self.outbox.is_empty() && self.session.in_flight() == 0 {
             self.busy_poll.answered(self.active);
@@ -408,9 +412,14 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
         if self.unread.counts() { due.min(self.unread_looked + UNREAD_LOOK) } else { due }
     }
 
-    /// Counts what it has not read.
+    /// Counts what it has not read, and what it has begun to ask for: both lie here for as long as the client likes.
     fn note_unread(&mut self) {
-        self.unread.set(self.outbox.memory() + self.session.kept());
+        if self.writer.is_flushed() {
+            self.taken = 0;
+        }
+        let begun = if self.need == Need::Turn { 0 } else { self.inbox.rest().len() };
+        let written = self.outbox.memory() + self.taken.min(TLS_BUFFER);
+        self.unread.set(written + self.session.kept() + begun);
         if !self.unread.counts() {
             self.unread_since = None;
         } else if self.unread_since.is_none() {
@@ -517,7 +526,8 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
             self.active = now;
             return false;
         }
-        self.was_idle = true;
+        // Half a request had its time, and no more of it gives it another.
+        self.was_idle = self.begun.is_none();
         self.send_away();
         false
     }
@@ -546,6 +556,7 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
             self.was_written(pushed.taken);
         } else if pushed.taken > 0 {
             self.outbox.consume(pushed.taken);
+            self.taken += pushed.taken;
         }
         Ok(pushed.moved)
     }
@@ -571,6 +582,9 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
         }
     }
 }
+
+/// What TLS takes of a connection's replies while the socket takes nothing.
+const TLS_BUFFER: usize = 64 * 1024;
 
 /// Reads into memory that the inbox has only while something comes, or is in it.
 async fn read(reader: &mut impl Reading, inbox: &mut Inbox, least: usize) -> io::Result<usize> {

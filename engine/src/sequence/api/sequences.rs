@@ -1,6 +1,7 @@
 //! All sequences of a store.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::sequence::Sequence;
 use crate::sequence::error::SequenceError;
@@ -9,6 +10,7 @@ use crate::sequence::name::SequenceName;
 use crate::sequence::names::control::Control;
 use crate::sequence::names::hub::Hub;
 use crate::sequence::names::reply::Reply;
+use crate::sequence::names::take::MOST_WAITING;
 use crate::sequence::names::threads;
 use crate::sequence::names::untold::UntoldNames;
 use crate::sequence::store::{Alteration, NewSequence};
@@ -91,6 +93,12 @@ impl Sequences {
         Ok(Sequence::new(self.hub.clone(), self.hub.named(name, Some(names))?))
     }
 
+    /// How many more calls may wait for numbers, of all names: 100,000 without those that wait already. One more is refused at once.
+    #[must_use]
+    pub fn places(&self) -> u64 {
+        MOST_WAITING.saturating_sub(self.hub.waiting.load(Ordering::Relaxed))
+    }
+
     /// A sequence as the store and this process know it.
     pub fn info(&self, name: &SequenceName) -> Reply<SequenceInfo> {
         self.hub.ask(|question| Control::Info(name.clone(), question))
@@ -114,7 +122,7 @@ impl Sequences {
     }
 
     /// Raises a sequence's mark to `least`, if it is below: no number below is granted from then on. What processes hold
-    /// is used up.
+    /// is used up. A sequence that a fence closed stays closed, and one that is not there is not made.
     pub fn raise(&self, name: &SequenceName, least: u64) -> Reply<SequenceInfo> {
         self.hub.ask(|question| Control::Raise(name.clone(), least, question))
     }

@@ -15,6 +15,9 @@ use crate::sequence::error::SequenceError;
 use crate::sequence::numbers::{Demand, MOST_IDS, Numbers};
 use crate::sys::wake::unpark_current;
 
+/// Calls that wait at once. Each is some 200 bytes, and more with what waits for it; one more is refused at once.
+pub(crate) const MOST_WAITING: u64 = 100_000;
+
 /// What a call got.
 pub(crate) enum Got {
     /// Its ids, and the segment that the thread may take the next ones from.
@@ -46,7 +49,8 @@ impl Hub {
             return Ok(Got::Numbers(numbers, head));
         }
         self.refuse_at_once(&mut state, boot)?;
-        let Some(wait) = wait.filter(|wait| !wait.is_zero()) else {
+        let has_place = self.waiting.load(Ordering::Relaxed) < MOST_WAITING;
+        let Some(wait) = wait.filter(|wait| !wait.is_zero() && has_place) else {
             // A strict name is asked for those who wait, and for no others.
             if !named.is_strict(&state) {
                 self.enqueue(named, &mut state, true);

@@ -13,10 +13,11 @@ use tracing::Level;
 use super::meddled::{Asked, slow};
 use super::{AtEach, LONG, World, assert_distinct, clock, named, next, plain, sequence, stop_after, until};
 use crate::clock::{Clock, Reading, SystemClock};
+use crate::sequence::names::take::MOST_WAITING;
 use crate::sequence::store::{Alteration, HIGHEST, NewLast, NewSequence, SequenceSettings};
 use crate::sequence::{
-    ControlError, Demand, NamePattern, NameState, Numbers, Sequence, SequenceError, SequenceErrorKind,
-    Sequences,
+    ControlError, Demand, NamePattern, NameState, Numbers, PendingNumbers, Sequence, SequenceError,
+    SequenceErrorKind, Sequences,
 };
 use crate::sys::guards::Guard;
 
@@ -321,6 +322,32 @@ fn a_future_is_woken_with_its_ids_or_when_its_time_is_over() {
     stop_after(&sequences, 5_001);
 }
 
+/// Each is memory, for as long as its caller says and the store is away.
+#[test]
+fn so_many_calls_may_wait_and_one_more_is_refused_at_once() {
+    let (world, sequences, a) = plain();
+    assert_eq!(a.next_ordered().unwrap(), 1);
+    world.database.set_away(0, true);
+    let places = sequences.places();
+    assert_eq!(places, MOST_WAITING);
+    let poll = |call: &mut PendingNumbers| Pin::new(call).poll(&mut Context::from_waker(Waker::noop()));
+    let waits = |_| {
+        let mut call = a.request(Demand::ordered(131_000), LONG);
+        assert!(poll(&mut call).is_pending());
+        call
+    };
+    let calls: Vec<PendingNumbers> = (0..places).map(waits).collect();
+    assert_eq!(sequences.places(), 0);
+    let refused = drive(a.request(Demand::ordered(131_000), LONG)).unwrap_err().kind();
+    assert!(matches!(refused, SequenceErrorKind::StoreAway | SequenceErrorKind::Overloaded), "{refused:?}");
+    assert!(a.take(131_000).is_err());
+    drop(calls);
+    assert_eq!(sequences.places(), places);
+    world.database.set_away(0, false);
+    assert_eq!(a.next_ordered().unwrap(), 2);
+    stop_after(&sequences, 2);
+}
+
 #[test]
 fn a_try_never_waits_and_what_is_missing_comes_for_the_next_one() {
     let (_world, sequences, a) = plain();
@@ -426,7 +453,7 @@ fn what_a_handle_and_a_thread_leave_is_issued_to_others() {
 }
 
 /// A call for more than is held, and one for less behind it. Both wait.
-fn in_line(a: &Sequence, wait: Duration, more: u32) -> [crate::sequence::PendingNumbers; 2] {
+fn in_line(a: &Sequence, wait: Duration, more: u32) -> [PendingNumbers; 2] {
     let mut calls = [a.request(Demand::ordered(more), wait), a.request(Demand::ordered(5), LONG)];
     for call in &mut calls {
         assert!(Pin::new(call).poll(&mut Context::from_waker(Waker::noop())).is_pending());

@@ -28,6 +28,9 @@ use crate::fronts::xuid::waiting::{Json, Shape, Waiting};
 use crate::state::id_limit::Charged;
 use crate::state::sequences::{ServedSequences, as_json, list_as_json};
 
+/// A connection may have such a part of the places that are left.
+const PART_OF_PLACES: u64 = 16;
+
 /// Frames of one batch. So many share one take of the sequence's numbers, and a batch that finds too few costs no more.
 const BATCH: usize = 256;
 
@@ -172,6 +175,9 @@ impl Session {
     ) -> Result<(), Refusal> {
         self.client.check_unread(shape.op(), demand.count())?;
         let sequence = self.client.names.sequence(sequences, name)?;
+        // As of ids: so that some places are left for others, however many connections fill the line.
+        let has_place = (self.waiting.len() as u64) < sequences.all.places() / PART_OF_PLACES;
+        let wait = if has_place { wait } else { Duration::ZERO };
         match self.client.take_numbers(&sequence, demand, wait)? {
             None => shape.write_numbers(self.client.numbers.drain(..), outbox),
             Some((charged, pending)) => {

@@ -1,6 +1,7 @@
 //! A connection with a socket.
 
 use std::pin::pin;
+use std::task::{Context, Poll};
 
 use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{Shutdown, shutdown};
@@ -19,6 +20,7 @@ use crate::config::Tokens;
 use crate::fronts::buffers::STRANGER_HIGH;
 use crate::fronts::fixture::{Home, PATIENCE};
 use crate::net::newcomers::Newcomers;
+use crate::net::stream::Pushed;
 use crate::state::unread::Unread;
 
 /// As many questions as may wait.
@@ -280,6 +282,87 @@ fn a_client_that_reads_nothing_is_closed_soon_where_all_hold_too_much_and_has_it
                 connection.time_is_over()
             });
             assert!(rings.any(|is_over| is_over));
+        });
+    }
+}
+
+/// What TLS is while its client reads nothing: it takes so much, and the socket has none of it.
+struct Clogged;
+
+impl Writing for Clogged {
+    fn is_flushed(&self) -> bool {
+        false
+    }
+
+    fn poll_write(&mut self, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Poll::Ready(self.try_write(bytes))
+    }
+
+    fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(bytes.len())
+    }
+
+    fn push(&mut self, bytes: &[u8]) -> io::Result<Pushed> {
+        Ok(Pushed { taken: bytes.len(), moved: false })
+    }
+}
+
+#[test]
+fn what_tls_keeps_of_replies_and_half_a_request_are_memory_that_counts() {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let times = (Instant::now(), Duration::from_mins(5));
+        let all = Arc::new(Unread::up_to(1_000_000, 1_000));
+        let (_client, mut stream, newcomer) = connected().await;
+        let (reader, _) = stream.split();
+        let session = resp::Session::new(Home::shared(), None);
+        let mut clogged = Connection::new(reader, Clogged, session, Arc::clone(&newcomer), times);
+        clogged.unread = UnreadPart::new(Arc::clone(&all));
+        for (taken, counted) in [(5_000, 0), (20_000, 25_000), (100_000, TLS_BUFFER)] {
+            clogged.outbox.append(|out| out.resize(taken, b'x'));
+            clogged.write_now().unwrap();
+            clogged.note_unread();
+            assert_eq!(all.held(), counted);
+        }
+        drop(clogged);
+        assert_eq!(all.held(), 0);
+
+        let (_other, mut stream, newcomer) = connected().await;
+        let (reader, writer) = stream.split();
+        let session = resp::Session::new(Home::shared(), None);
+        let mut half = Connection::new(reader, writer, session, newcomer, times);
+        half.unread = UnreadPart::new(Arc::clone(&all));
+        half.inbox.room(INBOX_MOST).extend_from_slice(&[b'x'; 40_000]);
+        half.need = Need::Turn;
+        half.note_unread();
+        assert_eq!(all.held(), 0, "the rest of its turn");
+        half.need = Need::Input;
+        half.note_unread();
+        assert_eq!(all.held(), 40_000);
+    });
+}
+
+/// Protocols that have no GOAWAY are told nothing, so a byte would keep the connection.
+#[test]
+fn half_a_command_whose_time_is_over_is_given_no_other_by_one_more_byte() {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let ago = |span| Instant::now().checked_sub(span).unwrap();
+    for (begun, is_kept) in [(None, true), (Some(ago(FRAME_DEADLINE)), false)] {
+        runtime.block_on(async {
+            let (_client, mut stream, newcomer) = connected().await;
+            let (reader, writer) = stream.split();
+            let session = resp::Session::new(Home::shared(), None);
+            let times = (ago(FRAME_DEADLINE), Duration::from_secs(5));
+            let mut connection = Connection::new(reader, writer, session, newcomer, times);
+            connection.inbox.room(INBOX_MOST).extend_from_slice(b"*1\r\n$4\r\nPING\r\n");
+            connection.advance();
+            assert!(connection.session.was_greeted());
+            (connection.begun, connection.active) = (begun, ago(FRAME_DEADLINE));
+            connection.outbox.consume(connection.outbox.len());
+            assert!(!connection.time_is_over(), "it is sent away");
+            assert!(connection.sent_away.is_some());
+            connection.was_read(1);
+            assert_eq!(connection.sent_away.is_none(), is_kept);
         });
     }
 }
