@@ -9,7 +9,6 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use tokio_rustls::rustls::ClientConfig;
-use tracing::warn;
 use xuid_engine::registry::printable;
 use xuid_engine::registry::provenance::Evidence;
 use xuid_engine::{Id, Prefixed, Veil};
@@ -24,6 +23,7 @@ use crate::registries::view::View;
 use crate::text::exit::usage;
 use crate::text::form::FormArgs;
 use crate::text::human_time::rfc3339_ms;
+use crate::text::logs;
 use crate::text::stdout::Printer;
 
 /// The most bytes of ids that are read from standard input: some million ids.
@@ -142,7 +142,7 @@ impl Known {
         view.genesis.check_veil(veil.as_ref())?;
         let evidence = evidence(&view, &folders);
         for unread in evidence.unread() {
-            warn!("{unread}; less is told than may be known");
+            logs::warning(&format!("{unread}; less is told than may be known"));
         }
         Ok(Some(Self { view, evidence, veil }))
     }
@@ -189,7 +189,7 @@ async fn judge(
         for unread in said["unread"].as_array().into_iter().flatten().filter_map(Value::as_str) {
             let unread = format!("{}: {}", server.server(), printable(unread));
             if told.insert(unread.clone()) {
-                warn!("{unread}; less is told than may be known");
+                logs::warning(&format!("{unread}; less is told than may be known"));
             }
         }
         if found.as_ref().is_none_or(|found| worth(&said) > worth(found)) {

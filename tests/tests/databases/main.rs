@@ -13,6 +13,7 @@ mod cuts;
 mod fixture;
 mod grants;
 mod kills;
+mod new_names;
 mod nodes;
 mod pauses;
 mod recipes;

@@ -163,12 +163,13 @@ pub trait SequenceRecords: Send {
         Ok(NewNames::default())
     }
 
-    /// Lets names be made again after a fence, with marks that begin at `least` or above. Only for a person who says that no
-    /// other name that was there came further.
+    /// Lets names be made again after a fence, with marks that begin at `least` or above, if [`new_names`](Self::new_names) still
+    /// says what was `seen`, or this already. Only for a person who says that no other name that was there came further.
     ///
     /// # Errors
-    /// [`SwapError`], among others while a record's name is lost.
-    fn allow_new(&mut self, least: u64) -> Result<(), SwapError> {
+    /// [`SwapError::Conflict`] if it says something else, and the others, among them one while a record's name is lost.
+    fn allow_new(&mut self, seen: NewNames, least: u64) -> Result<(), SwapError> {
+        let _ = seen;
         let why = format!("that new names begin at {least} cannot be told here");
         if least == 0 { Ok(()) } else { Err(SwapError::Unavailable { why }) }
     }
@@ -181,6 +182,14 @@ pub trait SequenceRecords: Send {
 
     /// Leaves cleanly. Best effort, bounded in time.
     fn close(&mut self) {}
+}
+
+/// For tests: as a fence does, which reads first what is said.
+#[cfg(test)]
+#[cfg(not(loom))]
+pub(in crate::registry) fn allow_new(records: &mut dyn SequenceRecords, least: u64) -> Result<(), SwapError> {
+    let seen = records.new_names()?;
+    records.allow_new(seen, least)
 }
 
 /// No sequence has this name: its record is read to see whether a registry answers.

@@ -100,8 +100,9 @@ impl SequenceRecords for OnDemand {
         self.there()?.map_or_else(|| Ok(NewNames::default()), SequenceRecords::new_names)
     }
 
-    fn allow_new(&mut self, least: u64) -> Result<(), SwapError> {
-        self.there()?.map_or(Ok(()), |records| records.allow_new(least))
+    fn allow_new(&mut self, seen: NewNames, least: u64) -> Result<(), SwapError> {
+        self.open_now(least > 0)?;
+        self.there()?.map_or(Ok(()), |records| records.allow_new(seen, least))
     }
 
     fn maintain(&mut self) {

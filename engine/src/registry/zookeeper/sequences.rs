@@ -13,6 +13,9 @@ use crate::registry::sequences::{
 };
 use crate::registry::{ClusterId, Genesis, ReadError, SwapError, Token, Versioned};
 
+/// How often a person's change is tried of which others were quicker each time: they change a strict name all the time.
+const REOPEN_TRIES: u32 = 100;
+
 /// The records of names of a registry in an ensemble, opened by one user of them.
 ///
 /// ```no_run
@@ -137,7 +140,33 @@ impl SequenceRecords for ZooKeeperSequences {
         }
     }
 
+    /// Beside servers that are granted numbers of it: again where one of them was quicker.
     fn reopen(&mut self, name: &str, least: u64) -> Result<(), SwapError> {
+        let mut tries = (0..REOPEN_TRIES).map(|_| self.reopen_once(name, least));
+        tries.find(|done| !matches!(done, Err(SwapError::Conflict))).unwrap_or(Err(SwapError::Conflict))
+    }
+
+    fn new_names(&mut self) -> Result<NewNames, ReadError> {
+        self.tree.new_names()
+    }
+
+    fn allow_new(&mut self, seen: NewNames, least: u64) -> Result<(), SwapError> {
+        self.tree.open_to_new(seen, least)
+    }
+
+    fn maintain(&mut self) {
+        // What it finds says so itself.
+        let _ = self.tree.client();
+    }
+
+    fn close(&mut self) {
+        self.seat = None;
+        self.tree.link.leave();
+    }
+}
+
+impl ZooKeeperSequences {
+    fn reopen_once(&mut self, name: &str, least: u64) -> Result<(), SwapError> {
         self.operation += 1;
         let (found, expected) = match self.row(name) {
             Ok(row) => {
@@ -152,24 +181,6 @@ impl SequenceRecords for ZooKeeperSequences {
             Some(_) => self.tree.store_names(&[write]).pop().unwrap_or(Err(SwapError::Conflict)),
             None => self.tree.store_missing(&write),
         }
-    }
-
-    fn new_names(&mut self) -> Result<NewNames, ReadError> {
-        self.tree.new_names()
-    }
-
-    fn allow_new(&mut self, least: u64) -> Result<(), SwapError> {
-        self.tree.open_to_new(least)
-    }
-
-    fn maintain(&mut self) {
-        // What it finds says so itself.
-        let _ = self.tree.client();
-    }
-
-    fn close(&mut self) {
-        self.seat = None;
-        self.tree.link.leave();
     }
 }
 

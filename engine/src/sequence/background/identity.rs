@@ -440,13 +440,22 @@ impl KnownIdentity {
 const LOCK_WAIT: Duration = Duration::from_secs(2);
 
 /// The folder, locked for who writes in it what several processes of it know.
-fn locked(folder: &Path) -> io::Result<File> {
+fn locked(folder: &Path) -> io::Result<FolderLock> {
     let file = File::open(folder)?;
     if lock_within(LOCK_WAIT, || try_lock(&file))? {
-        return Ok(file);
+        return Ok(FolderLock(file));
     }
     let text = format!("another process has locked {} for {LOCK_WAIT:?}", folder.display());
     Err(io::Error::new(io::ErrorKind::TimedOut, text))
+}
+
+/// Unlocked, and not closed alone: a child that was forked meanwhile has it open for as long as it lives.
+struct FolderLock(File);
+
+impl Drop for FolderLock {
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
 }
 
 /// The JSON of a file, if it is what was written.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::registry::sequences::NewNames;
 use crate::sequence::name::SequenceName;
 use crate::sequence::store::{Identity, Row, SequenceSettings, Store, StoreError};
 
@@ -25,10 +26,13 @@ pub struct Fence {
     /// The latest fence that nodes remember ([`fence_known_in`](crate::sequence::fence_known_in)): this one is told of as later,
     /// whatever the store's clock says.
     pub after: Option<String>,
-    /// Where names begin that are made from now on; in a database not below what an earlier fence said. Defaults to where a mark
+    /// Where names begin that are made from now on; not below what an earlier fence said. Defaults to where a mark
     /// of 0 is raised to, or of the highest name that is known and missing, or of what an earlier fence said: one may have been
     /// made since what was put back was copied. In a registry only if a fence of it closed it to new names, or did once.
     pub new_start: Option<u64>,
+    /// In a registry `new_start` may be below what an earlier fence said, for a person who knows that none of the names is
+    /// missing that one was for. A database's only rises.
+    pub lowers_new_start: bool,
     /// How much is added to a mark beyond all that. Defaults to ten times the largest step of the store.
     pub margin: Option<u64>,
 }
@@ -38,7 +42,7 @@ pub struct Fence {
 pub struct Fenced {
     /// Each name with its mark before and after.
     pub raised: Vec<(SequenceName, u64, u64)>,
-    /// Names that are known and have no row, each with the number that it may begin at.
+    /// Names that are known and have no row, each with the number that it begins at when it is made.
     pub absent: Vec<(SequenceName, u64)>,
     /// What stands in the store as its identity now; `None` where only one name was fenced.
     pub identity: Option<Identity>,
@@ -102,14 +106,17 @@ pub fn fence_all(stores: &mut [&mut dyn Store], fence: &Fence) -> Result<Fenced,
             // Where no registry was ever fenced none is missing.
             let has_gone_back = before.are_closed || before.least > 0;
             let default = if has_gone_back { begin(before.least.max(missing)) } else { 0 };
-            // What a folder knows of a missing name is not talked away.
-            let start = fence.new_start.map_or(default, |said| said.max(missing));
+            // What a folder knows of a missing name is not talked away, nor is what another one may have had.
+            let floor = if fence.lowers_new_start { missing } else { missing.max(before.least) };
+            let start = fence.new_start.map_or(default, |said| said.max(floor));
+            let mut seen = before;
             if !before.are_closed && start > before.least {
-                store.allow_new(start)?;
+                store.allow_new(before, start)?;
+                seen = NewNames { are_closed: false, least: start };
                 // What was made meanwhile began lower.
                 *rows = all_rows(*store)?;
             }
-            starts.push(start);
+            starts.push((seen, start));
         }
     }
     let mut raised = Vec::new();
@@ -131,8 +138,8 @@ pub fn fence_all(stores: &mut [&mut dyn Store], fence: &Fence) -> Result<Fenced,
     }
     let mut identity = None;
     let mut new_start = None;
-    for (store, start) in stores.iter_mut().zip(starts) {
-        store.allow_new(start)?;
+    for (store, (seen, start)) in stores.iter_mut().zip(starts) {
+        store.allow_new(seen, start)?;
         // At 1 they begin anyhow.
         new_start = new_start.max(Some(store.new_names()?.least).filter(|least| *least > 1));
         let recorded = match &fence.after {
@@ -142,7 +149,9 @@ pub fn fence_all(stores: &mut [&mut dyn Store], fence: &Fence) -> Result<Fenced,
         check_host(&recorded, &before)?;
         identity = Some(recorded);
     }
-    let absent = absent.into_iter().map(|(name, known)| (name, begin(known))).collect();
+    // No lower than they begin anyhow.
+    let start = |known| begin(known).max(new_start.unwrap_or_default());
+    let absent = absent.into_iter().map(|(name, known)| (name, start(known))).collect();
     Ok(Fenced { raised, absent, identity, new_start })
 }
 
@@ -188,8 +197,8 @@ fn row_of(store: &mut dyn Store, name: &SequenceName, above: Option<u64>) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sequence::store::NewSequence;
-    use crate::sequence::store::memory::MemoryDatabase;
+    use crate::sequence::store::memory::{MemoryDatabase, MemoryStore};
+    use crate::sequence::store::{Alteration, Ask, NewSequence, Outcome};
 
     #[test]
     fn a_fence_raises_every_mark_above_what_is_known_and_then_writes_the_identity() {
@@ -204,8 +213,108 @@ mod tests {
         assert_eq!(done.raised, [(name("a"), 1, 15_000), (name("b"), 1, 10_001)]);
         assert_eq!(done.absent, [(name("gone"), 10_007)]);
         assert_eq!(done.identity.unwrap().recorded.as_deref(), Some("host 0"));
+        assert_eq!(done.new_start, Some(10_007), "the one that is gone begins there at least");
         let one = Fence { name: Some(name("b")), above: Some(20_000), margin: Some(0), ..Fence::default() };
         let done = fence(&mut store, &one).unwrap();
         assert_eq!((done.raised, done.identity), (vec![(name("b"), 10_001, 20_000)], None));
+    }
+
+    /// A table lacks what another one has: which of them a folder's mark is of is not known.
+    #[test]
+    fn new_names_of_each_table_begin_above_all_that_is_known_and_not_lower_than_a_fence_said() {
+        let tables = [MemoryDatabase::new(1), MemoryDatabase::new(1)];
+        let mut stores = tables.each_ref().map(|table| table.store(0));
+        let name = |text: &str| SequenceName::new(text).unwrap();
+        stores[0].create(&name("a"), &NewSequence::default()).unwrap();
+        let mut fenced = |plan: Fence| {
+            let [one, other] = &mut stores;
+            fence_all(&mut [one, other], &plan).map(|done| (done.new_start, done.absent))
+        };
+        let known = BTreeMap::from([(name("a"), 70_000)]);
+        let begins = |start| (Some(start), Vec::new());
+        assert_eq!(fenced(Fence { known, ..Fence::default() }).unwrap(), begins(80_000));
+        // Of a second fence that knows less, and of a word that is lower than what a folder knows.
+        assert_eq!(fenced(Fence { margin: Some(0), ..Fence::default() }).unwrap(), begins(80_000));
+        let known = BTreeMap::from([(name("gone"), 90_000), (name("long gone"), 5)]);
+        let (start, absent) =
+            fenced(Fence { known, new_start: Some(1), margin: Some(7), ..Fence::default() }).unwrap();
+        // What is told of a name is what it begins at.
+        let told = [(name("gone"), 90_007), (name("long gone"), 90_000)];
+        assert_eq!((start, &absent[..]), (Some(90_000), &told[..]));
+        for store in &mut stores {
+            assert_eq!(store.create(&name("b"), &NewSequence::default()).unwrap().next, 90_000);
+        }
+    }
+
+    /// Names are made while servers go on.
+    #[test]
+    fn what_is_made_beside_a_fence_is_raised_by_it() {
+        let database = MemoryDatabase::new(1);
+        let mut store = Meddled { store: database.store(0), is_told: false };
+        let done =
+            fence(&mut store, &Fence { above: Some(500), margin: Some(0), ..Fence::default() }).unwrap();
+        let late = SequenceName::new("late").unwrap();
+        assert_eq!((done.raised, done.new_start), (vec![(late, 1, 500)], Some(500)));
+    }
+
+    /// A store in which a name is made right before it is told where new ones begin.
+    struct Meddled {
+        store: MemoryStore,
+        is_told: bool,
+    }
+
+    impl Store for Meddled {
+        fn describe(&self) -> String {
+            self.store.describe()
+        }
+
+        fn may_go_back(&self) -> bool {
+            true
+        }
+
+        fn identity(&mut self) -> Result<Identity, StoreError> {
+            self.store.identity()
+        }
+
+        fn grant(&mut self, asks: &[Ask], out: &mut Vec<Outcome>) -> Option<Identity> {
+            self.store.grant(asks, out)
+        }
+
+        fn read(&mut self, name: &SequenceName) -> Result<Row, StoreError> {
+            self.store.read(name)
+        }
+
+        fn list(&mut self, prefix: &str, after: &str, limit: usize) -> Result<Vec<Row>, StoreError> {
+            self.store.list(prefix, after, limit)
+        }
+
+        fn create(&mut self, name: &SequenceName, new: &NewSequence) -> Result<Row, StoreError> {
+            self.store.create(name, new)
+        }
+
+        fn alter(&mut self, name: &SequenceName, alteration: &Alteration) -> Result<Row, StoreError> {
+            self.store.alter(name, alteration)
+        }
+
+        fn raise(&mut self, name: &SequenceName, least: u64) -> Result<Row, StoreError> {
+            self.store.raise(name, least)
+        }
+
+        fn new_names(&mut self) -> Result<NewNames, StoreError> {
+            self.store.new_names()
+        }
+
+        fn allow_new(&mut self, seen: NewNames, least: u64) -> Result<(), StoreError> {
+            if !std::mem::replace(&mut self.is_told, true) {
+                let late = SequenceName::new("late")
+                    .map_err(|error| StoreError::Refused { why: error.to_string() })?;
+                self.store.create(&late, &NewSequence::default())?;
+            }
+            self.store.allow_new(seen, least)
+        }
+
+        fn record_identity(&mut self) -> Result<Identity, StoreError> {
+            self.store.record_identity()
+        }
     }
 }

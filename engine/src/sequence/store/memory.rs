@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use super::{
     Alteration, Ask, HIGHEST, Identity, MOST_ASKS, MOST_STEP, NewLast, NewSequence, Outcome, Row, Store,
-    StoreError,
+    StoreError, check_last,
 };
+use crate::registry::sequences::NewNames;
 use crate::sequence::name::SequenceName;
 use crate::sys::atomics::lock;
 
@@ -30,6 +31,8 @@ struct Host {
     current: String,
     recorded: Option<String>,
     fenced: Option<String>,
+    /// Where a fence said that new names begin.
+    least: u64,
     away: bool,
 }
 
@@ -52,6 +55,7 @@ pub struct Dump {
     rows: BTreeMap<SequenceName, Row>,
     recorded: Option<String>,
     fenced: Option<String>,
+    least: u64,
 }
 
 impl Dump {
@@ -125,15 +129,15 @@ impl MemoryDatabase {
     /// What a host says now.
     #[must_use]
     pub fn dump(&self, host: usize) -> Dump {
-        let Host { rows, recorded, fenced, .. } = lock(&self.0).all[host].clone();
-        Dump { rows, recorded, fenced }
+        let Host { rows, recorded, fenced, least, .. } = lock(&self.0).all[host].clone();
+        Dump { rows, recorded, fenced, least }
     }
 
     /// A host says again what it once said. Its identity stays: a dump does not carry it.
     pub fn restore(&self, host: usize, dump: &Dump) {
-        let Dump { rows, recorded, fenced } = dump.clone();
+        let Dump { rows, recorded, fenced, least } = dump.clone();
         let host = &mut lock(&self.0).all[host];
-        (host.rows, host.recorded, host.fenced) = (rows, recorded, fenced);
+        (host.rows, host.recorded, host.fenced, host.least) = (rows, recorded, fenced, least);
     }
 
     /// A host has another identity from now on.
@@ -298,8 +302,9 @@ impl Store for MemoryStore {
             if let Some(row) = host.rows.get(name) {
                 return Err(StoreError::Exists(Box::new(row.clone())));
             }
+            check_last(&new.settings, host.least)?;
             let (settings, description) = (new.settings, new.description.clone());
-            let row = Row { name: name.clone(), next: new.start, settings, description };
+            let row = Row { name: name.clone(), next: new.start.max(host.least), settings, description };
             host.rows.insert(name.clone(), row.clone());
             Ok(row)
         })
@@ -328,6 +333,17 @@ impl Store for MemoryStore {
         self.with_row(name, |row| {
             row.next = row.next.max(least);
             Ok(row.clone())
+        })
+    }
+
+    fn new_names(&mut self) -> Result<NewNames, StoreError> {
+        self.with_host(|host| Ok(NewNames { are_closed: false, least: host.least.max(1) }))
+    }
+
+    fn allow_new(&mut self, _: NewNames, least: u64) -> Result<(), StoreError> {
+        self.with_host(|host| {
+            host.least = host.least.max(least);
+            Ok(())
         })
     }
 

@@ -226,6 +226,19 @@ pub enum StoreError {
     },
 }
 
+/// Refuses a name whose numbers would all lie below where a fence said that new ones begin.
+fn check_last(settings: &SequenceSettings, least: u64) -> Result<(), StoreError> {
+    if least <= settings.last {
+        return Ok(());
+    }
+    let why = format!(
+        "since a fence, new names begin at {least} here, which is above the last number, {}: say a higher one, or, if no sequence is \
+         missing, `xuid sequence fence` with `--new-start 1 --lower-new-start` (in a database: without the row '@new')",
+        settings.last
+    );
+    Err(StoreError::Refused { why })
+}
+
 /// How long rows are made in one call, if each takes long.
 const MOST_CREATING: u64 = 3 * SECOND;
 
@@ -341,12 +354,14 @@ pub trait Store: Send {
         Ok(NewNames::default())
     }
 
-    /// Lets names be made again after a fence, with marks that begin at `least` or above, after all marks were raised; in a
-    /// database also above what it said before.
+    /// Lets names be made again after a fence, with marks that begin at `least` or above, after all marks were raised. In a
+    /// registry only if it says as much as was `seen`, or this already; in a database also above what it said before. What was made
+    /// meanwhile, and begins lower, is in each [`list`](Self::list) behind it.
     ///
     /// # Errors
     /// [`StoreError`], among others while a record's name is lost.
-    fn allow_new(&mut self, least: u64) -> Result<(), StoreError> {
+    fn allow_new(&mut self, seen: NewNames, least: u64) -> Result<(), StoreError> {
+        let _ = seen;
         let why = format!("that new names begin at {least} cannot be told to this store");
         if least == 0 { Ok(()) } else { Err(StoreError::Refused { why }) }
     }

@@ -9,7 +9,7 @@
 
 use super::{
     Alteration, Ask, HIGHEST, Identity, MOST_ASKS, MOST_STEP, NewLast, NewSequence, Outcome, Row,
-    SequenceSettings, Store, StoreError,
+    SequenceSettings, Store, StoreError, check_last,
 };
 use crate::clock::{SECOND, boot_ns};
 use crate::registry::sequences::{
@@ -181,14 +181,7 @@ fn creation(
     }
     let mut record = begun(new, seen);
     record.value = record.value.max(least);
-    if least > record.last {
-        let why = format!(
-            "since a fence, new names begin at {least} here, which is above the last number, {}: say a higher one, or, if no \
-             sequence is missing, `xuid sequence fence` with `--new-start 1`",
-            record.last
-        );
-        return Err(StoreError::Refused { why });
-    }
+    check_last(&new.settings, least)?;
     Ok(SequenceChange { name: name.as_str(), expected: found.map(|found| found.version), record })
 }
 
@@ -351,8 +344,14 @@ impl Store for RegistryStore {
                 let Ok(name) = SequenceName::new(&text) else { continue };
                 let record = match found {
                     Ok(found) => Some(found.record).filter(|record| settings(record).is_some()),
-                    // None where it was opened meanwhile, or is unreadable.
-                    Err(ReadError::Closed { .. }) => self.records.closed_record(&text).ok(),
+                    // None where it was opened meanwhile, or is unreadable. Of one that was not had nobody knows that, and a fence
+                    // would leave it closed.
+                    Err(ReadError::Closed { .. }) => match self.records.closed_record(&text) {
+                        Ok(record) => Some(record),
+                        Err(error @ ReadError::Unavailable { .. }) => return Err(of_read(error)),
+                        Err(_) => None,
+                    },
+                    Err(error @ ReadError::Unavailable { .. }) => return Err(of_read(error)),
                     Err(_) => None,
                 };
                 rows.extend(record.map(|record| row(&name, &record)));
@@ -423,8 +422,14 @@ impl Store for RegistryStore {
         self.records.new_names().map_err(of_read)
     }
 
-    fn allow_new(&mut self, least: u64) -> Result<(), StoreError> {
-        self.records.allow_new(least).map_err(of_swap)
+    fn allow_new(&mut self, seen: NewNames, least: u64) -> Result<(), StoreError> {
+        self.records.allow_new(seen, least).map_err(|error| match error {
+            SwapError::Conflict => {
+                let why = "another fence said meanwhile where new names begin: fence again".into();
+                StoreError::Refused { why }
+            }
+            other => of_swap(other),
+        })
     }
 
     fn record_identity(&mut self) -> Result<Identity, StoreError> {

@@ -51,10 +51,13 @@ pub(super) struct Fence {
     /// Every mark ends at this number at least
     #[arg(long, value_name = "N")]
     above: Option<u64>,
-    /// Where names begin that are made from now on; 1 says that none was made since what was put back [default: where a mark of 0,
-    /// or the highest one of a missing name, is raised to]
+    /// Where names begin that are made from now on, or where an earlier fence said; 1 says that none was made since what was put
+    /// back [default: where a mark of 0, or the highest one of a missing name, is raised to]
     #[arg(long, value_name = "N", conflicts_with_all = ["name", "name_alone"])]
     new_start: Option<u64>,
+    /// Let --new-start be lower than what an earlier fence of the registry said: no name is missing that one was for
+    #[arg(long, requires = "new_start")]
+    lower_new_start: bool,
     /// How much is added to a mark beyond all that is known [default: ten times the largest step]
     #[arg(long, value_name = "N")]
     margin: Option<u64>,
@@ -151,6 +154,11 @@ impl Fence {
         let name = self.name.as_deref().or(self.name_alone.as_deref()).map(SequenceName::new).transpose();
         let name = name.map_err(|error| usage(format!("that is no name of a sequence: {error}")))?;
         let is_database = DatabaseUrl::has_scheme(&place);
+        if is_database && self.lower_new_start {
+            bail!(usage(
+                "--lower-new-start is for a registry; in a database, remove the row '@new' of the table behind the fence"
+            ));
+        }
         let mut known = Known::default();
         for folder in &self.data_dir {
             // How far sequences came of which that folder does not tell, nobody knows.
@@ -165,22 +173,39 @@ impl Fence {
         let which =
             name.as_ref().map_or("every sequence".to_owned(), |name| format!("the sequence {name:?}"));
         let margin = self.margin.map_or("ten times the largest step".to_owned(), |margin| margin.to_string());
+        let new_names = match self.new_start {
+            _ if !is_whole => String::new(),
+            Some(start) => {
+                format!(
+                    "\n- names that are made later begin at {start}, or where data folders say that a missing one was"
+                )
+            }
+            None => {
+                "\n- names that are made later begin up there too, if the store may have gone back".to_owned()
+            }
+        };
         confirm(
             &format!(
                 "This raises the mark of {which} in {shown}:\n\
                  - beyond what {} names of data folders, --above and the store itself say, by {margin}\n\
-                 - numbers between are never issued; servers go on with the store from the new marks\n\
-                 Numbers can repeat if a server was granted more than that: give its data folder, or --above.",
+                 - numbers between are never issued; servers go on with the store from the new marks{new_names}\n\
+                 Numbers can repeat if a server was granted more than that, also those that one that runs still holds: stop it, and give \
+                 its data folder, or --above.",
                 known.marks.len()
             ),
             self.yes,
         )?;
         let Known { marks: known, fence: after, .. } = known;
         let (above, new_start, margin) = (self.above, self.new_start, self.margin);
-        let plan = store::Fence { name, above, known, on, after, new_start, margin };
+        let lowers_new_start = self.lower_new_start;
+        let plan = store::Fence { name, above, known, on, after, new_start, lowers_new_start, margin };
         let mut stores: Vec<&mut dyn Store> =
             stores.iter_mut().map(|store| -> &mut dyn Store { &mut **store }).collect();
         let done = store::fence_all(&mut stores, &plan)?;
+        // Before the rows, of which a reader may want the first ones only.
+        if let Some(warning) = of_new_names(&done, is_whole && above.is_some(), is_database) {
+            logs::warning(&warning);
+        }
         let mut tell = || -> Result<()> {
             for (name, before, after) in &done.raised {
                 out.line(format_args!("{name}  {before} -> {after}"))?;
@@ -195,19 +220,7 @@ impl Fence {
                     quoted(name.as_str())
                 ))?;
             }
-            out.flush()?;
-            if let Some(start) = done.new_start {
-                let lower = if is_database {
-                    "the row '@new' of the table, which says so, may be removed"
-                } else {
-                    "say --new-start 1"
-                };
-                logs::warning(&format!(
-                    "names that are made from now on begin at {start}, as one may have been made since what was put back: if one of those \
-                     came further, fence again with --above; if none was made, {lower}"
-                ));
-            }
-            Ok(())
+            out.flush()
         };
         tell().with_context(|| format!("{shown} is fenced"))
     }
@@ -275,6 +288,26 @@ impl Fence {
     }
 }
 
+/// What its person has to know of names that are made behind a fence.
+fn of_new_names(done: &store::Fenced, is_above_said: bool, is_database: bool) -> Option<String> {
+    let Some(start) = done.new_start else {
+        return is_above_said.then(|| {
+            "names that are made from now on begin at 1: if this registry takes the place of one that is lost, fence again with \
+             --new-start"
+                .to_owned()
+        });
+    };
+    let lower = if is_database {
+        "the row '@new' of the table, which says so, may be removed"
+    } else {
+        "say --new-start 1 --lower-new-start"
+    };
+    Some(format!(
+        "names that are made from now on begin at {start}, as one may have been made since what was put back, now or before an earlier \
+         fence: if one of those came further, fence again with --above; if none is missing, {lower}"
+    ))
+}
+
 fn database_of(place: &str) -> Result<DatabaseUrl> {
     place.parse().map_err(|error| usage(format!("{error}")).into())
 }
@@ -285,14 +318,18 @@ const NO_MARKS: &str =
 
 /// The same of a folder that was put back, and whose records nobody opened since.
 const CLOSED: &str =
-    "its records were closed by a fence of the registry, as they may say less than was issued";
+    "its records were closed by a fence of the registry, as they may say less than was granted";
+
+/// The same of one that is not where it was, or whose files were put back.
+const COPIED: &str = "it is a copy: where it was put back, it may say less than was granted";
 
 /// The same of one in which a person opened them, for a margin above what they said.
 const OPENED: &str = "its records were opened by `xuid sequence fence`, and of some no grant was seen since";
 
 /// What helps.
 const BEYOND: &str = "the folder does not tell how far its numbers came. If none of them is above those of the other folders and of the \
-                      store, leave it out; else say --above, beyond everything that was issued";
+                      store, leave it out; where it is as its server left it, just now, and of a server that is stopped, say --above 1; else say \
+                      --above, beyond everything that was granted: stop the servers before, as they go on with what they hold";
 
 /// What servers knew, by their data folders.
 #[derive(Default)]
@@ -330,12 +367,15 @@ impl Known {
             .as_ref()
             .is_some_and(|found| found.is_closed || found.records.iter().any(|row| row.is_closed));
         let was_opened = found.iter().flat_map(|found| &found.records).any(|row| row.was_opened);
+        let mut findings = found.iter().flat_map(|found| &found.findings);
+        let is_copied = findings.any(|finding| matches!(finding, Finding::Copied { .. }));
         let lost = found.iter().flat_map(SequencesInspection::lost).map(ToString::to_string).next();
         let records = found.into_iter().flat_map(|found| found.records);
         let seen = records.filter_map(|row| Some((SequenceName::new(&row.name).ok()?, row.record.value)));
         let seen: Vec<_> = seen.collect();
         let unseen = unseen.or_else(|| is_closed.then(|| CLOSED.to_owned()));
         let unseen = unseen.or_else(|| was_opened.then(|| OPENED.to_owned()));
+        let unseen = unseen.or_else(|| is_copied.then(|| COPIED.to_owned()));
         // The file itself is there beside any database. What was left tells of the names that were held then.
         let has_marks = !seen.is_empty();
         for (name, value) in seen.into_iter().chain(left) {

@@ -69,6 +69,8 @@ fn what_a_folder_s_witness_saw_is_fenced_and_opened_also_where_the_registry_is_i
     assert!(stored[0].is_ok(), "{stored:?}");
     drop(witness);
     std::fs::write(home.path().join("registry.zookeeper-0"), "").unwrap();
+    let before = home.path().join("before");
+    std::fs::copy(&file, &before).unwrap();
     // The folder is moved.
     std::fs::copy(&file, home.path().join("copy")).unwrap();
     std::fs::rename(home.path().join("copy"), &file).unwrap();
@@ -81,6 +83,16 @@ fn what_a_folder_s_witness_saw_is_fenced_and_opened_also_where_the_registry_is_i
     let database = "postgres://xuid@127.0.0.1:1/ids";
     let (code, said) = failure(&run(&["sequence", "fence", database, "--data-dir", folder, "--yes"]));
     assert!(code == Some(1) && said.contains("closed by a fence") && said.contains("--above"), "{said}");
+    let lower = ["sequence", "fence", database, "--new-start", "1", "--lower-new-start", "--yes"];
+    let (code, said) = failure(&run(&lower));
+    assert!(code == Some(2) && said.contains("the row '@new'"), "{said}");
+    // A folder that was copied may have been put back.
+    let copy = home.path().join("copied");
+    std::fs::create_dir(&copy).unwrap();
+    std::fs::copy(&before, copy.join("sequences")).unwrap();
+    let data = ["sequence", "fence", database, "--data-dir", copy.to_str().unwrap(), "--yes"];
+    let (code, said) = failure(&run(&data));
+    assert!(code == Some(1) && said.contains("it is a copy") && said.contains("--above 1"), "{said}");
     let opened = run(&["sequence", "fence", folder, "--above", "300", "--margin", "0", "--yes"]);
     let warned = String::from_utf8_lossy(&opened.stderr);
     assert!(warned.contains("names that are made from now on begin at 300"), "{warned}");
@@ -95,10 +107,14 @@ fn what_a_folder_s_witness_saw_is_fenced_and_opened_also_where_the_registry_is_i
     let again = shell("RUST_LOG=off exec \"$@\"", &["sequence", "fence", folder, "--margin", "0", "--yes"]);
     let warned = String::from_utf8_lossy(&again.stderr);
     assert!(warned.contains("names that are made from now on begin at 300"), "{warned}");
-    let said = run(&["sequence", "fence", folder, "--new-start", "1", "--yes"]);
+    let lower = ["sequence", "fence", folder, "--new-start", "1", "--yes"];
+    let said = run(&lower);
+    let warned = String::from_utf8_lossy(&said.stderr);
+    assert!(warned.contains("begin at 300") && warned.contains("--lower-new-start"), "{warned}");
+    let said = run(&[&lower[..], &["--lower-new-start"]].concat());
     assert!(said.status.success(), "{said:?}");
     let warned = String::from_utf8_lossy(&said.stderr);
-    assert!(!warned.contains("names that are made"), "at 1 they begin anyhow: {warned}");
+    assert!(!warned.contains("made from now on begin"), "at 1 they begin anyhow: {warned}");
 }
 
 /// Both copies of a record are damaged: of which name it is, nobody knows.

@@ -64,6 +64,21 @@ pub(in crate::registry::local) fn is_copied(folder: &Path) -> Result<bool, Local
     }
 }
 
+/// Refuses a file of another cluster: what its folder knew is of its own, and would be forgotten.
+pub(in crate::registry::local) fn check_cluster(folder: &Path, genesis: &Genesis) -> Result<(), LocalError> {
+    let path = genesis::path_of(folder, FileKind::Sequences);
+    let disk = match open_file(&path) {
+        Ok(disk) => disk,
+        Err(LocalError::Absent { .. }) => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let found = read_header(&disk, FileKind::Sequences, &path)?.header.genesis.cluster;
+    if found == genesis.cluster {
+        return Ok(());
+    }
+    Err(LocalError::SequencesOfOther { path, folder: folder.to_owned(), found, registry: genesis.cluster })
+}
+
 /// Closes all records, in a new file. Called with every seat locked (I1).
 pub(in crate::registry::local) fn close(
     folder: &Path,
@@ -163,7 +178,7 @@ fn closed(
 /// The record that a fence puts in a slot: as it was and of its era, which is over; and above what was known of it.
 fn closed_row(place: Place, pair: Result<Pair, PairFlaw>, known: Option<(u64, u64)>) -> Row {
     let (version, value) = known.unwrap_or_default();
-    let lost = || Row { named: Some(Box::new(Named::lost([0; 16]))), ..Row::genesis(place, 0) };
+    let lost = || Row { value, named: Some(Box::new(Named::lost([0; 16]))), ..Row::genesis(place, 0) };
     let row = match pair {
         Ok(Pair { row, .. }) if row.named.is_none() => {
             if known.is_none() {

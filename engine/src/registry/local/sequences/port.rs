@@ -117,25 +117,27 @@ impl<D: Disk> SequenceRecords for LocalSequences<D> {
     }
 
     fn new_names(&mut self) -> Result<NewNames, ReadError> {
-        self.locked(|records| {
-            let header = records.sequences();
-            Ok(NewNames { are_closed: header.is_closed, least: header.least })
-        })
+        self.locked(|records| Ok(said_of_new(records)))
     }
 
-    fn allow_new(&mut self, least: u64) -> Result<(), SwapError> {
+    fn allow_new(&mut self, seen: NewNames, least: u64) -> Result<(), SwapError> {
         self.records.change(|records| {
             records.learn_names()?;
             match records.lost_name() {
                 Some(slot) => {
-                    let what = format!("sequence slot {slot}");
+                    let came = records.pair(Place::sequence(slot)).map_or(0, |pair| pair.row.value);
+                    let came = if came > 0 { format!(", which came to {came}") } else { String::new() };
+                    let what = format!("sequence slot {slot}{came}");
                     let why = "nothing tells which name it had: name it by `xuid sequence fence` first. If no name is missing, \
                                it had that of leftovers: then give it any that is none, with `--above 1`"
                         .into();
                     Err(ReadError::Damaged { what, why }.into())
                 }
-                None if (records.sequences().is_closed, records.sequences().least) == (false, least) => Ok(()),
-                None => records.open_to_new(least),
+                None => match said_of_new(records) {
+                    NewNames { are_closed: false, least: said } if said == least => Ok(()),
+                    said if said == seen => records.open_to_new(least),
+                    _ => Err(SwapError::Conflict),
+                },
             }
         })
     }
@@ -144,6 +146,11 @@ impl<D: Disk> SequenceRecords for LocalSequences<D> {
         self.records.sync_hints();
         self.seat = None;
     }
+}
+
+fn said_of_new<D: Disk>(records: &Records<D>) -> NewNames {
+    let header = records.sequences();
+    NewNames { are_closed: header.is_closed, least: header.least }
 }
 
 /// Stores those of the changes that fit what is there, together.
@@ -239,7 +246,12 @@ fn closed_or_lost<D: Disk>(
         }
         Err(ReadError::Damaged { why, .. }) if !records.has_slot(name) => match records.lost_name() {
             // Where a fence went over it. What cannot be read is none to be written.
-            Some(slot) => Ok((records.pair(Place::sequence(slot))?, SequenceRecord::default())),
+            Some(slot) => {
+                let pair = records.pair(Place::sequence(slot))?;
+                // As far as the folder knew it came.
+                let value = pair.row.value;
+                Ok((pair, SequenceRecord { value, ..SequenceRecord::default() }))
+            }
             None => Err(ReadError::Damaged { what: what(name), why }.into()),
         },
         Err(ReadError::Absent { .. }) if records.sequences().is_closed => {

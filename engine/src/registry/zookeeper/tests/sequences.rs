@@ -1,7 +1,8 @@
 //! The records of names on a real server.
 
 use super::*;
-use crate::registry::sequences::{NewNames, SequenceChange, SequenceRecord, SequenceRecords};
+use crate::registry::sequences::{NewNames, SequenceChange, SequenceRecord, SequenceRecords, allow_new};
+use crate::registry::zookeeper::tree::MEANWHILE;
 use crate::registry::zookeeper::znode::{SEQUENCES, sequence_path};
 use crate::registry::zookeeper::{ZooKeeperSequences, adopt};
 use crate::registry::{ReadError, Versioned};
@@ -139,7 +140,7 @@ fn a_fence_closes_all_names_and_new_ones_until_a_person_raises_them() {
     // A name that is not in the backup.
     records.reopen("later", 700).unwrap();
     assert_eq!(grant(&mut records, "later", 5).unwrap(), (700, 705));
-    records.allow_new(0).unwrap();
+    allow_new(&mut records, 0).unwrap();
     make(&mut opened(&url), "new").unwrap();
     let gone = records.reopen("never there", 7);
     assert!(matches!(gone, Err(SwapError::Read(ReadError::Absent { .. }))), "{gone:?}");
@@ -155,7 +156,7 @@ fn a_fenced_registry_that_had_no_names_makes_none_before_a_person_said_so() {
     assert!(matches!(make(&mut records, "orders"), Err(SwapError::Read(error)) if is_closed(&error)));
     records.reopen("orders", 9).unwrap();
     assert_eq!(grant(&mut records, "orders", 1).unwrap(), (9, 10));
-    records.allow_new(0).unwrap();
+    allow_new(&mut records, 0).unwrap();
     make(&mut records, "users").unwrap();
 }
 
@@ -170,7 +171,7 @@ fn after_a_fence_a_mark_is_made_no_lower_than_a_person_said() {
     fence(&url, &options()).unwrap();
     let mut other = opened(&url);
     assert_eq!(other.new_names().unwrap(), NewNames { are_closed: true, least: 0 });
-    other.allow_new(500).unwrap();
+    allow_new(&mut other, 500).unwrap();
     assert_eq!(other.new_names().unwrap(), NewNames { are_closed: false, least: 500 });
     // Also by a process that was there before the fence, and does nothing else, and together with others.
     let outcomes = swap(&mut records, &[change("low", None, 499), change("high", None, 500)]);
@@ -183,8 +184,42 @@ fn after_a_fence_a_mark_is_made_no_lower_than_a_person_said() {
     }
     fence(&url, &options()).unwrap();
     assert_eq!(opened(&url).new_names().unwrap(), NewNames { are_closed: true, least: 500 });
-    opened(&url).allow_new(0).unwrap();
+    allow_new(&mut opened(&url), 0).unwrap();
     make(&mut opened(&url), "third").unwrap();
+}
+
+/// Names are made while servers go on, and a fence lists those that it raises behind its word.
+#[test]
+fn a_name_is_made_no_lower_than_a_fence_said_between_the_look_at_it_and_the_commit() {
+    let ensemble = Ensemble::start();
+    let url = ensemble.url();
+    made(&url);
+    let mut records = opened(&url);
+    make(&mut records, "first").unwrap();
+    let mut late = |name: &str, value, said| {
+        let url = url.clone();
+        MEANWHILE.set(Some(Box::new(move || allow_new(&mut opened(&url), said).unwrap())));
+        swap(&mut records, &[change(name, None, value)]).pop().unwrap()
+    };
+    late("second", 1, 0).unwrap();
+    let low = late("low", 499, 500);
+    assert!(matches!(low, Err(SwapError::TooLow { least: 500 })), "{low:?}");
+    late("high", 600, 550).unwrap();
+}
+
+#[test]
+fn of_two_fences_at_once_one_is_told_of_the_other() {
+    let ensemble = Ensemble::start();
+    let url = ensemble.url();
+    made(&url);
+    fence(&url, &options()).unwrap();
+    let (mut one, mut other) = (opened(&url), opened(&url));
+    let seen = [&mut one, &mut other].map(|records| records.new_names().unwrap());
+    one.allow_new(seen[0], 90_000).unwrap();
+    let late = other.allow_new(seen[1], 10_000);
+    assert!(matches!(late, Err(SwapError::Conflict)), "{late:?}");
+    other.allow_new(seen[1], 90_000).unwrap();
+    assert_eq!(opened(&url).new_names().unwrap(), NewNames { are_closed: false, least: 90_000 });
 }
 
 /// One that takes the place of an ensemble that is lost.
@@ -194,9 +229,9 @@ fn a_registry_that_never_had_a_name_is_told_where_they_begin() {
     let url = ensemble.url();
     made(&url);
     let mut records = opened(&url);
-    records.allow_new(0).unwrap();
+    allow_new(&mut records, 0).unwrap();
     assert_eq!(records.new_names().unwrap(), NewNames::default());
-    records.allow_new(500).unwrap();
+    allow_new(&mut records, 500).unwrap();
     assert_eq!(opened(&url).new_names().unwrap(), NewNames { are_closed: false, least: 500 });
     assert!(matches!(make(&mut records, "low"), Err(SwapError::TooLow { least: 500 })));
     assert!(swap(&mut records, &[change("high", None, 500)])[0].is_ok());

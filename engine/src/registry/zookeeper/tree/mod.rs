@@ -18,6 +18,9 @@ use std::collections::BTreeMap;
 
 use zookeeper_client::{Client, Stat};
 
+#[cfg(test)]
+#[cfg(not(loom))]
+pub(super) use self::names::MEANWHILE;
 pub(super) use self::names::{NameWrite, names_of, place, what};
 pub(super) use self::rows::{Announce, StoreError, Write};
 

@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! - N1 a record is open only in the era that it names, so a fence closes all of them without a look at any;
-//! - N2 a name is made only while the node above all of them names the era, and no lower than it says: a fence closes that, too;
+//! - N2 a name is made only while the node above all of them names the era, and no lower than it says, in the very version that was
+//!   read: a fence closes that, too;
 //! - N3 the mark of a name never goes back, whatever became of its node: a node that was made again is believed only if it
 //!   says as much as this process saw.
 
@@ -171,39 +172,51 @@ impl Tree {
                 Err(error) => return Round::One(n, error),
             }
         }
-        if let Some(which) = writes.iter().position(|write| write.expected.is_none())
-            && let Some(round) = self.check_new(&client, writes, which)
-        {
-            return round;
-        }
-        self.commit_names(&client, writes, &versions)
+        let new = writes.iter().position(|write| write.expected.is_none());
+        let of_new = match new.map(|which| self.check_new(&client, writes, which)) {
+            None => None,
+            Some(Ok(version)) => Some(version),
+            Some(Err(round)) => return round,
+        };
+        meanwhile();
+        self.commit_names(&client, writes, &versions, of_new)
     }
 
-    /// Why names cannot be made (N2), of which the one at `first` is the first.
-    fn check_new(&mut self, client: &Client, writes: &[&NameWrite], first: usize) -> Option<Round> {
-        let least = match self.least_new(client) {
-            Ok(Some(least)) => least,
-            Ok(None) => return Some(Round::Again),
+    /// The version of the node above all names in which it lets these be made (N2), of which the one at `first` is the first; or
+    /// why they cannot be made.
+    fn check_new(&mut self, client: &Client, writes: &[&NameWrite], first: usize) -> Result<i32, Round> {
+        let (least, version) = match self.least_new(client) {
+            Ok(Some(found)) => found,
+            Ok(None) => return Err(Round::Again),
             Err(SwapError::Read(ReadError::Closed { .. })) => {
                 // Or it was fenced and opened, in an era that this process does not know of yet.
                 let known = self.eras;
                 self.looked = None;
                 if self.client().is_ok() && self.eras != known {
-                    return Some(Round::Again);
+                    return Err(Round::Again);
                 }
                 let what = what(&writes[first].name);
-                return Some(Round::One(first, ReadError::Closed { what, value: 0 }.into()));
+                return Err(Round::One(first, ReadError::Closed { what, value: 0 }.into()));
             }
-            Err(error) => return Some(Round::All(Err(error))),
+            Err(error) => return Err(Round::All(Err(error))),
         };
         let begins = |write: &NameWrite| write.row.sequence_record().unwrap_or_default();
         let mut new = writes.iter().enumerate().filter(|(_, write)| write.expected.is_none());
-        new.find_map(|(n, write)| check_begin(&begins(write), least).err().map(|error| Round::One(n, error)))
+        let too_low =
+            new.find_map(|(n, write)| check_begin(&begins(write), least).err().map(|error| (n, error)));
+        too_low.map_or(Ok(version), |(n, error)| Err(Round::One(n, error)))
     }
 
-    fn commit_names(&mut self, client: &Client, writes: &[&NameWrite], versions: &[Option<i32>]) -> Round {
+    /// Commits writes, if the node above all names has the version `of_new`, where one is said.
+    fn commit_names(
+        &mut self,
+        client: &Client,
+        writes: &[&NameWrite],
+        versions: &[Option<i32>],
+        of_new: Option<i32>,
+    ) -> Round {
         let mut multi = client.new_multi_writer();
-        let (rows, whose) = match self.build_names(&mut multi, writes, versions) {
+        let (rows, whose) = match self.build_names(&mut multi, writes, versions, of_new) {
             Ok(built) => built,
             Err(error) => return Round::All(Err(SwapError::Unavailable { why: error.to_string() })),
         };
@@ -222,7 +235,12 @@ impl Tree {
             },
             // Answered: a transaction of which one part fails does nothing.
             Ok(Err(MultiWriteError::OperationFailed { index, source })) => {
-                let Some(which) = index.checked_sub(1).and_then(|index| whose.get(index)).copied() else {
+                let checks = 1 + usize::from(of_new.is_some());
+                if index == 1 && of_new.is_some() && source == Error::BadVersion {
+                    return Round::Again;
+                }
+                let Some(which) = index.checked_sub(checks).and_then(|index| whose.get(index)).copied()
+                else {
                     // Whether it was closed or fenced is looked at by the next call.
                     self.looked = None;
                     let why = "the registry was closed, or fenced".into();
@@ -257,16 +275,20 @@ impl Tree {
         i32::try_from(version).ok().filter(|_| fits).map(Some).ok_or(SwapError::Conflict)
     }
 
-    /// Adds all writes behind the look at the era, and says what each stores and which write each operation is of.
+    /// Adds all writes behind the looks at the era and at the node above all names, and says what each stores and which write each operation is of.
     fn build_names(
         &self,
         multi: &mut MultiWriter<'_>,
         writes: &[&NameWrite],
         versions: &[Option<i32>],
+        of_new: Option<i32>,
     ) -> Result<(Vec<Row>, Vec<usize>), Error> {
         let options = CreateMode::Persistent.with_acls(self.link.acls());
         let (era, mut rows, mut whose) = (self.era_id(), Vec::new(), Vec::new());
         multi.add_check_version(&era_path(&self.era.name), -1)?;
+        if let Some(version) = of_new {
+            multi.add_check_version(SEQUENCES, version)?;
+        }
         for (n, (write, version)) in writes.iter().zip(versions).enumerate() {
             let path = sequence_path(&write.name);
             let mut row = write.row.clone();
@@ -325,29 +347,30 @@ impl Tree {
             Err(error) => return Err(error),
         }
         self.make_missing_folders(&client)?;
-        match self.commit_names(&client, &[write], &[None]) {
+        match self.commit_names(&client, &[write], &[None], None) {
             Round::All(outcome) => outcome,
             Round::One(_, error) => Err(error),
             Round::Again => Err(SwapError::Conflict),
         }
     }
 
-    /// Where new names can begin (N2); `None` if it could not be told and may be tried again.
-    fn least_new(&mut self, client: &Client) -> Result<Option<u64>, SwapError> {
+    /// Where new names can begin (N2), and in which version; `None` if it could not be told and may be tried again.
+    fn least_new(&mut self, client: &Client) -> Result<Option<(u64, i32)>, SwapError> {
         match self.said_of_new(client)? {
-            Some(NewNames { are_closed: false, least }) => Ok(Some(least)),
+            Some((NewNames { are_closed: false, least }, version)) => Ok(Some((least, version))),
             Some(_) => Err(ReadError::Closed { what: "new names".into(), value: 0 }.into()),
             None => self.make_folders(client, 0).map(|()| None),
         }
     }
 
-    /// What the node above all names says; `None` where there is none, and never was a name or a fence.
-    fn said_of_new(&mut self, client: &Client) -> Result<Option<NewNames>, ReadError> {
+    /// What the node above all names says, in which version; `None` where there is none, and never was a name or a fence.
+    fn said_of_new(&mut self, client: &Client) -> Result<Option<(NewNames, i32)>, ReadError> {
         match self.link.ask(client.get_data(SEQUENCES)) {
-            Ok((data, _)) => {
+            Ok((data, stat)) => {
                 self.still_connected()?;
                 let (era, least) = split_new(&data);
-                Ok(Some(NewNames { are_closed: era != self.era.name.as_bytes(), least }))
+                let said = NewNames { are_closed: era != self.era.name.as_bytes(), least };
+                Ok(Some((said, stat.version)))
             }
             Err(Failure::Said(Error::NoNode)) => self.still_connected().map(|()| None),
             Err(failure) => Err(ReadError::Unavailable { why: failure.why() }),
@@ -357,7 +380,7 @@ impl Tree {
     /// What a fence left of making names.
     pub(in crate::registry::zookeeper) fn new_names(&mut self) -> Result<NewNames, ReadError> {
         let client = self.client()?;
-        Ok(self.said_of_new(&client)?.unwrap_or_default())
+        Ok(self.said_of_new(&client)?.unwrap_or_default().0)
     }
 
     /// Makes the node above all names, which begin at `least`, and the folders, in one transaction of this era.
@@ -388,24 +411,40 @@ impl Tree {
         }
     }
 
-    /// Lets names be made in this era, from `least` on.
-    pub(in crate::registry::zookeeper) fn open_to_new(&mut self, least: u64) -> Result<(), SwapError> {
+    /// Lets names be made in this era, from `least` on, if the node above all names says what was `seen`, or this already.
+    pub(in crate::registry::zookeeper) fn open_to_new(
+        &mut self,
+        seen: NewNames,
+        least: u64,
+    ) -> Result<(), SwapError> {
         let client = self.client()?;
-        if least > 0 && self.said_of_new(&client)?.is_none() {
+        let mut found = self.said_of_new(&client)?;
+        if found.is_none() {
+            // There never was a name, and none of the era's fence.
+            if least == 0 {
+                return Ok(());
+            }
             self.make_folders(&client, least)?;
+            found = self.said_of_new(&client)?;
         }
+        let version = match found {
+            Some((NewNames { are_closed: false, least: said }, _)) if said == least => {
+                return self.make_missing_folders(&client);
+            }
+            Some((said, version)) if said == seen => version,
+            _ => return Err(SwapError::Conflict),
+        };
         let era = &self.era.name;
         let data = said_of_era(era, least);
         let mut multi = client.new_multi_writer();
         let built = multi
             .add_check_version(&era_path(era), -1)
-            .and_then(|()| multi.add_set_data(SEQUENCES, data.as_bytes(), None));
+            .and_then(|()| multi.add_set_data(SEQUENCES, data.as_bytes(), Some(version)));
         built.map_err(|error| SwapError::Unavailable { why: error.to_string() })?;
         let commit = multi.commit();
         match self.link.ask(async { Ok(commit.await) }) {
             Ok(Ok(_)) => self.make_missing_folders(&client),
-            // There never was a name, and none of the era's fence.
-            Ok(Err(MultiWriteError::OperationFailed { index: 1, source: Error::NoNode })) => Ok(()),
+            Ok(Err(MultiWriteError::OperationFailed { index: 1, .. })) => Err(SwapError::Conflict),
             Ok(Err(MultiWriteError::OperationFailed { source, .. })) => {
                 self.looked = None;
                 Err(SwapError::Unavailable { why: source.to_string() })
@@ -455,6 +494,23 @@ fn split_new(data: &[u8]) -> (&[u8], u64) {
     (&data[..at], least.unwrap_or(u64::MAX))
 }
 
+/// Between the look at where new names begin and the commit of one: in tests others do something there.
+fn meanwhile() {
+    #[cfg(test)]
+    #[cfg(not(loom))]
+    if let Some(work) = MEANWHILE.take() {
+        work();
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+thread_local! {
+    /// What others do on this occasion, once.
+    pub(in crate::registry::zookeeper) static MEANWHILE: std::cell::Cell<Option<Box<dyn FnOnce()>>> =
+        const { std::cell::Cell::new(None) };
+}
+
 /// All names that there are, in no order.
 pub(in crate::registry::zookeeper) fn names_of(
     link: &crate::registry::zookeeper::link::Link,
@@ -474,4 +530,20 @@ enum Round {
     One(usize, SwapError),
     /// Nothing was stored, and it may be tried again at once.
     Again,
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_new_names_begin_is_above_all_if_nobody_said_it() {
+        assert_eq!(split_new(said_of_era("ERA", 0).as_bytes()), (&b"ERA"[..], 0));
+        assert_eq!(split_new(said_of_era("ERA", 500).as_bytes()), (&b"ERA"[..], 500));
+        for said in ["ERA ", "ERA x", "ERA 1 2", "ERA -1", "ERA 99999999999999999999"] {
+            assert_eq!(split_new(said.as_bytes()), (&b"ERA"[..], u64::MAX), "{said}");
+        }
+        assert_eq!(split_new(b"ERA \xff"), (&b"ERA"[..], u64::MAX));
+    }
 }

@@ -16,6 +16,17 @@ pub(super) struct Granted {
     pub(super) outcomes: Vec<Outcome>,
 }
 
+/// What became of a row that was to be made.
+#[derive(Debug)]
+pub(super) enum Created {
+    /// It is there now.
+    New(Row),
+    /// It was there.
+    There(Row),
+    /// A fence says that new names begin higher. Nothing was made.
+    BelowAFence,
+}
+
 /// A kind of database.
 pub(super) trait Dialect: 'static {
     /// A connection to a host that was checked.
@@ -60,12 +71,17 @@ pub(super) trait Dialect: 'static {
         limit: usize,
     ) -> Result<Vec<FoundRow>, Failure>;
 
-    /// Makes a row; the row that is there then, and whether this call made it.
+    /// Makes a row, unless new names begin higher at the moment that it is committed; but what [`wait_for_new`](Self::wait_for_new)
+    /// waits for need not know.
     async fn create(
         connection: &mut Self::Connection,
         name: &SequenceName,
         new: &NewSequence,
-    ) -> Result<(Row, bool), Failure>;
+    ) -> Result<Created, Failure>;
+
+    /// Waits, behind the commit of where new names begin, for rows that are being made and may not know of it: they are in the
+    /// next list.
+    async fn wait_for_new(connection: &mut Self::Connection) -> Result<(), Failure>;
 
     /// Alters a row.
     async fn alter(

@@ -19,7 +19,8 @@
 //! - I2 a connection on which an answer is missing is given up: what was asked on it may yet be done, and no later
 //!   answer is mistaken for the missing one;
 //! - I3 every call ends within the deadlines of [`DatabaseOptions`], whatever the network does;
-//! - I4 nothing but the columns of the shape is written, and no row is deleted.
+//! - I4 nothing but the columns of the shape is written, and no row is deleted;
+//! - I5 a name that is made while a fence says where new ones begin begins there, or is in the fence's next list.
 
 mod beside;
 mod check;
@@ -47,20 +48,23 @@ pub use table::{ParseTableError, Shape, Table};
 pub use tiny_token::TinyToken;
 pub use url::{DatabaseUrl, Kind, ParseDatabaseUrlError};
 
-use self::dialect::{Dialect, Granted, Writes};
+use self::dialect::{Created, Dialect, Granted, Writes};
 use self::failure::{Denied, Failure};
 use self::table::FoundRow;
 use crate::clock::boot_ns;
 use crate::registry::sequences::NewNames;
 use crate::sequence::name::SequenceName;
 use crate::sequence::store::{
-    Alteration, Ask, HIGHEST, Identity, MOST_ASKS, NewSequence, Outcome, Row, Store, StoreError,
+    Alteration, Ask, HIGHEST, Identity, MOST_ASKS, NewSequence, Outcome, Row, Store, StoreError, check_last,
 };
 use crate::sys::client_thread::ClientThread;
 use crate::sys::deferred_log;
 
 /// Rows that are looked through at once.
 const PAGE: usize = 2_000;
+
+/// How often a name is made anew since a fence said meanwhile where new ones begin.
+const CREATE_TRIES: u32 = 3;
 
 /// A connection that was not used for so long is tried before it is needed, so that its loss is no unknown outcome.
 const IDLE_NS: u64 = 30_000_000_000;
@@ -286,6 +290,19 @@ impl<D: Dialect> DatabaseStore<D> {
         }
     }
 
+    /// The row in which a fence said where new names begin.
+    fn said_of_new_names(&mut self) -> Result<Option<Row>, StoreError> {
+        let found = self.run(async |connection| D::read(connection, &SequenceName::of_new_names()).await);
+        found.map_err(StoreError::from).map_err(|error| match error {
+            StoreError::Refused { why } => StoreError::Refused {
+                why: format!(
+                    "the row '@new' of the table, in which a fence said where new names begin: {why}"
+                ),
+            },
+            other => other,
+        })
+    }
+
     /// Another spelling of a name that the table has; a failure to look is none.
     fn similar(&mut self, name: &SequenceName) -> Option<String> {
         self.run(async |connection| D::similar(connection, name).await).ok().flatten()
@@ -407,12 +424,18 @@ impl<D: Dialect> Store for DatabaseStore<D> {
 
     fn create(&mut self, name: &SequenceName, new: &NewSequence) -> Result<Row, StoreError> {
         self.options.table.shape.check_new(new)?;
-        let (row, is_new) = self.run(async |connection| {
-            let least = D::read(connection, &SequenceName::of_new_names()).await?;
-            let start = least.map_or(new.start, |least| least.next.max(new.start).min(HIGHEST));
-            D::create(connection, name, &NewSequence { start, ..new.clone() }).await
-        })?;
-        if is_new { Ok(row) } else { Err(StoreError::Exists(Box::new(row))) }
+        for _ in 0..CREATE_TRIES {
+            let least = self.said_of_new_names()?.map_or(0, |row| row.next.min(HIGHEST));
+            check_last(&new.settings, least)?;
+            let new = NewSequence { start: new.start.max(least), ..new.clone() };
+            match self.run(async |connection| D::create(connection, name, &new).await)? {
+                Created::New(row) => return Ok(row),
+                Created::There(row) => return Err(StoreError::Exists(Box::new(row))),
+                // It says where this one begins, too.
+                Created::BelowAFence => {}
+            }
+        }
+        Err(StoreError::Away { why: format!("{CREATE_TRIES} fences in a row said where new names begin") })
     }
 
     fn alter(&mut self, name: &SequenceName, alteration: &Alteration) -> Result<Row, StoreError> {
@@ -426,24 +449,35 @@ impl<D: Dialect> Store for DatabaseStore<D> {
 
     /// A fence of a database that did not go back, and of one that did, look alike.
     fn new_names(&mut self) -> Result<NewNames, StoreError> {
-        let found = self.run(async |connection| D::read(connection, &SequenceName::of_new_names()).await)?;
+        let found = self.said_of_new_names()?;
         Ok(NewNames { are_closed: false, least: found.map_or(1, |row| row.next) })
     }
 
     /// In a row of its own, which rises as each mark does.
-    fn allow_new(&mut self, least: u64) -> Result<(), StoreError> {
+    fn allow_new(&mut self, _: NewNames, least: u64) -> Result<(), StoreError> {
         if least <= 1 {
             return Ok(());
         }
-        let name = SequenceName::of_new_names();
-        let new = NewSequence { start: least.min(HIGHEST), ..NewSequence::default() };
-        self.run(async |connection| {
-            if D::raise(connection, &name, new.start).await?.is_none() {
-                D::create(connection, &name, &new).await?;
+        let (name, least) = (SequenceName::of_new_names(), least.min(HIGHEST));
+        let new = NewSequence { start: least, ..NewSequence::default() };
+        let told = self.run(async |connection| {
+            if D::raise(connection, &name, least).await?.is_none()
+                && !matches!(D::create(connection, &name, &new).await?, Created::New(_))
+            {
+                // Another fence made it meanwhile.
+                D::raise(connection, &name, least).await?;
             }
-            Ok(())
-        })?;
-        Ok(())
+            D::wait_for_new(connection).await
+        });
+        told.map_err(StoreError::from).map_err(|error| match error {
+            StoreError::Refused { why } => StoreError::Refused {
+                why: format!(
+                    "that new names begin at {least} could not be noted in the row '@new' of the table: {why}; needed are INSERT \
+                     and UPDATE on the table, and that it takes that name. If no sequence is missing, --new-start 1 needs no row"
+                ),
+            },
+            other => other,
+        })
     }
 
     fn record_identity(&mut self) -> Result<Identity, StoreError> {

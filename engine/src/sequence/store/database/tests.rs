@@ -15,6 +15,8 @@ thread_local! {
     static HOST: Cell<u32> = const { Cell::new(0) };
     static IS_AWAY: Cell<bool> = const { Cell::new(false) };
     static CONNECTS: Cell<u32> = const { Cell::new(0) };
+    /// A row that another process makes right before the next one is made: its name, and its mark.
+    static FENCED_BY: Cell<Option<(&'static str, i64)>> = const { Cell::new(None) };
     /// The table, in the order of its names.
     static ROWS: RefCell<Vec<FoundRow>> = const { RefCell::new(Vec::new()) };
 }
@@ -89,10 +91,29 @@ impl Dialect for Scripted {
         Ok(rows)
     }
 
-    async fn create(_: &mut u32, name: &SequenceName, new: &NewSequence) -> Result<(Row, bool), Failure> {
+    async fn create(
+        connection: &mut u32,
+        name: &SequenceName,
+        new: &NewSequence,
+    ) -> Result<Created, Failure> {
+        if let Some((name, least)) = FENCED_BY.take() {
+            let row = FoundRow { mark: Some(least), ..found(name, 1) };
+            ROWS.with_borrow_mut(|rows| rows.push(row));
+        }
+        if let Some(row) = Self::read(connection, name).await? {
+            return Ok(Created::There(row));
+        }
+        let said = Self::read(connection, &SequenceName::of_new_names()).await?;
+        if said.is_some_and(|said| said.next > new.start) {
+            return Ok(Created::BelowAFence);
+        }
         let row = FoundRow { mark: i64::try_from(new.start).ok(), ..found(name.as_str(), 1) };
         ROWS.with_borrow_mut(|rows| rows.push(row.clone()));
-        row.row(Shape::Xuid).map(|row| (row, true)).map_err(Failure::refused)
+        row.row(Shape::Xuid).map(Created::New).map_err(Failure::refused)
+    }
+
+    async fn wait_for_new(_: &mut u32) -> Result<(), Failure> {
+        Ok(())
     }
 
     async fn alter(_: &mut u32, _: &SequenceName, _: &Alteration) -> Result<Option<Row>, Failure> {
@@ -184,18 +205,42 @@ fn a_name_is_made_no_lower_than_the_row_of_new_names_says() {
     let made = |store: &mut DatabaseStore<Scripted>, text: &str, start| {
         store.create(&name(text), &NewSequence { start, ..NewSequence::default() }).unwrap().next
     };
-    store.allow_new(1).unwrap();
+    store.allow_new(NewNames::default(), 1).unwrap();
     assert!(ROWS.with_borrow(Vec::is_empty), "nothing is missing, so nothing is written");
     assert_eq!((store.new_names().unwrap().least, made(&mut store, "a", 1)), (1, 1));
     for (said, least) in [(500, 500), (70, 500), (600, 600), (u64::MAX, HIGHEST)] {
-        store.allow_new(said).unwrap();
+        store.allow_new(NewNames::default(), said).unwrap();
         assert_eq!(store.new_names().unwrap(), NewNames { are_closed: false, least });
         assert_eq!(made(&mut store, &format!("{said}"), 1), least);
         assert_eq!(made(&mut store, &format!("{said}, higher"), 1_000), least.max(1_000));
     }
     // One that cannot be used says nothing, and it may have said more.
     ROWS.with_borrow_mut(|rows| rows.iter_mut().for_each(|row| row.step = Some(0)));
-    assert!(matches!(store.create(&name("z"), &NewSequence::default()), Err(StoreError::Refused { .. })));
+    let refused = store.create(&name("z"), &NewSequence::default()).unwrap_err();
+    assert!(matches!(&refused, StoreError::Refused { why } if why.contains("the row '@new'")), "{refused}");
+    assert_eq!(store.new_names().unwrap_err().to_string(), refused.to_string());
+    // None of its numbers could be issued.
+    ROWS.set(vec![FoundRow { mark: Some(500), ..found("@new", 1) }]);
+    let settings = SequenceSettings { last: 499, ..SequenceSettings::default() };
+    let refused = store.create(&name("z"), &NewSequence { settings, ..NewSequence::default() }).unwrap_err();
+    assert!(matches!(&refused, StoreError::Refused { why } if why.contains("begin at 500")), "{refused}");
+}
+
+/// The row of new names is made, or rises, between the look at it and the name's own row.
+#[test]
+fn a_name_is_made_anew_if_a_fence_said_meanwhile_where_new_ones_begin() {
+    let (mut store, name) = (store(), |text: &str| SequenceName::new(text).unwrap());
+    FENCED_BY.set(Some(("@new", 700)));
+    assert_eq!(store.create(&name("a"), &NewSequence::default()).unwrap().next, 700);
+    // And one that another server made meanwhile is its own.
+    FENCED_BY.set(Some(("b", 9)));
+    let exists = store.create(&name("b"), &NewSequence::default());
+    assert!(matches!(exists, Err(StoreError::Exists(row)) if row.next == 9));
+    // Two fences at once: the later one finds the row of the other.
+    ROWS.set(Vec::new());
+    FENCED_BY.set(Some(("@new", 100)));
+    store.allow_new(NewNames::default(), 400).unwrap();
+    assert_eq!(store.new_names().unwrap().least, 400);
 }
 
 /// A fence raises no mark of it, and opens the store.

@@ -196,13 +196,14 @@ fn a_fenced_folder_s_names_are_listed_and_raised_before_they_grant() {
         let says = |why: &String| why.contains("closed by a fence") && why.contains("`xuid sequence fence`");
         assert!(matches!(closed, Err(StoreError::Closed { why }) if says(why)), "{closed:?}");
     }
-    // A process that was granted more opens nothing.
+    // A process that was granted more opens nothing, nor does a program that raises marks.
     assert!(matches!(store.raise_open(&name("orders"), 9_000), Err(StoreError::Closed { .. })));
     // What `xuid sequence fence` does.
     let rows = store.list("", "", 100).unwrap();
     assert_eq!(rows.iter().map(|row| (row.name.as_str(), row.next)).collect::<Vec<_>>(), [("orders", 51)]);
     assert_eq!(store.raise(&name("orders"), 5_051).unwrap().settings.step, 50);
-    store.allow_new(0).unwrap();
+    let seen = store.new_names().unwrap();
+    store.allow_new(seen, 0).unwrap();
     assert_eq!(range(grant(&mut store, "orders", 1)), (5_051, 5_101));
     for (least, next) in [(9_000, 9_000), (1, 9_000)] {
         assert_eq!(store.raise_open(&name("orders"), least).unwrap().next, next);
@@ -244,9 +245,10 @@ fn behind_a_fence_of_a_registry_a_name_begins_above_what_the_fence_says() {
     put_back(folder.path());
     let mut store = open();
     assert_eq!(fence(&mut store, &whole(None)).unwrap().new_start, Some(100_007));
-    // A person says that none was made.
+    // A person says that none was made since the backup; and that those of earlier fences are there, too.
     let said = Fence { new_start: Some(1), ..whole(None) };
-    assert_eq!(fence(&mut store, &said).unwrap().new_start, None);
+    assert_eq!(fence(&mut store, &said).unwrap().new_start, Some(100_007));
+    assert_eq!(fence(&mut store, &Fence { lowers_new_start: true, ..said }).unwrap().new_start, None);
     created(&mut store, "three", SequenceSettings::default());
     assert_eq!(range(grant(&mut store, "three", 1)).0, 1);
 }
@@ -289,7 +291,8 @@ fn a_fence_of_one_name_opens_it_also_where_the_registry_lost_it() {
     let lost = fence(&mut store, &one("users"));
     assert!(matches!(lost, Err(StoreError::Absent { .. })), "{lost:?}");
     fence(&mut store, &Fence { above: Some(7_000), ..one("users") }).unwrap();
-    store.allow_new(0).unwrap();
+    let seen = store.new_names().unwrap();
+    store.allow_new(seen, 0).unwrap();
     created(&mut store, "users", SequenceSettings::default());
     assert_eq!(range(grant(&mut store, "users", 1)).0, 7_000);
 }

@@ -6,6 +6,7 @@ use super::*;
 use crate::registry::local::format::Side;
 use crate::registry::local::simulated::MemoryHints;
 use crate::registry::record::Place;
+use crate::registry::sequences::allow_new;
 use crate::sys::guards::Guard;
 
 fn offsets(slot: u32) -> [usize; 2] {
@@ -57,7 +58,7 @@ fn while_nothing_tells_which_name_a_slot_had_no_name_is_made() {
         assert!(matches!(refused, SwapError::Read(ReadError::Damaged { .. })), "{refused}");
     }
     assert_eq!(grant(&mut records, "n000002", 5).unwrap(), (1, 6));
-    assert!(records.allow_new(0).is_err());
+    assert!(allow_new(&mut records, 0).is_err());
 }
 
 /// A clock that is moved by hand.

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::*;
 use crate::registry::local::hints::READ_AT;
 use crate::registry::local::{adopt, fence_restored, inspect as inspect_registry};
-use crate::registry::sequences::NewNames;
+use crate::registry::sequences::{NewNames, allow_new};
 
 const NOW_NS: u64 = 1_763_683_200_000_000_000;
 
@@ -68,7 +68,7 @@ fn a_fenced_folder_grants_of_a_name_what_a_person_says_and_nothing_before() {
     assert!(swap_one(&mut records, "later", None, 1).is_err());
     records.reopen("later", 500).unwrap();
     assert_eq!(grant(&mut records, "later", 1).unwrap(), (500, 501));
-    records.allow_new(0).unwrap();
+    allow_new(&mut records, 0).unwrap();
     swap_one(&mut opened(folder.path()), "new", None, 1).unwrap();
     swap_one(&mut records, "newer", None, 1).unwrap();
 }
@@ -84,7 +84,7 @@ fn after_a_fence_a_mark_is_made_no_lower_than_a_person_said() {
     fence_restored(folder.path(), NOW_NS).unwrap();
     let mut records = opened(folder.path());
     assert_eq!(records.new_names().unwrap(), NewNames { are_closed: true, least: 0 });
-    records.allow_new(500).unwrap();
+    allow_new(&mut records, 500).unwrap();
     for records in [&mut records, &mut opened(folder.path())] {
         assert_eq!(records.new_names().unwrap(), NewNames { are_closed: false, least: 500 });
         let low = swap_one(records, "second", None, 499);
@@ -105,8 +105,42 @@ fn after_a_fence_a_mark_is_made_no_lower_than_a_person_said() {
     fence_restored(folder.path(), NOW_NS).unwrap();
     let mut records = opened(folder.path());
     assert_eq!(records.new_names().unwrap(), NewNames { are_closed: true, least: 500 });
-    records.allow_new(1).unwrap();
+    allow_new(&mut records, 1).unwrap();
     swap_one(&mut records, "third", None, 1).unwrap();
+}
+
+/// The second half of what the refusal says alone: the folder's own file is not back yet.
+#[test]
+fn a_fence_is_refused_over_the_sequences_of_another_registry_and_forgets_nothing() {
+    let (folder, other) = (with_names(), with_names());
+    let path = |folder: &Path| folder.join("sequences");
+    fs::copy(path(folder.path()), folder.path().join("own")).unwrap();
+    fs::copy(path(other.path()), folder.path().join("theirs")).unwrap();
+    fs::rename(folder.path().join("theirs"), path(folder.path())).unwrap();
+    let refused = fence_restored(folder.path(), NOW_NS).expect_err("it is fenced");
+    assert!(matches!(refused, LocalError::SequencesOfOther { .. }), "{refused}");
+    fs::rename(folder.path().join("own"), path(folder.path())).unwrap();
+    fence_restored(folder.path(), NOW_NS).unwrap();
+    let mut records = opened(folder.path());
+    records.reopen("orders", 1).unwrap();
+    assert_eq!(grant(&mut records, "orders", 1).unwrap().0, 1_001);
+}
+
+/// Else new names would begin where the one said that ends last, and the other told its person something else.
+#[test]
+fn of_two_fences_at_once_one_is_told_of_the_other() {
+    let folder = with_names();
+    fence_restored(folder.path(), NOW_NS).unwrap();
+    let (mut one, mut other) = (opened(folder.path()), opened(folder.path()));
+    let seen = [&mut one, &mut other].map(|records| records.new_names().unwrap());
+    one.allow_new(seen[0], 90_000).unwrap();
+    let late = other.allow_new(seen[1], 10_000);
+    assert!(matches!(late, Err(SwapError::Conflict)), "{late:?}");
+    assert_eq!(other.new_names().unwrap(), NewNames { are_closed: false, least: 90_000 });
+    // What says so already is no other.
+    other.allow_new(seen[1], 90_000).unwrap();
+    allow_new(&mut other, 1).unwrap();
+    assert_eq!(one.new_names().unwrap(), NewNames { are_closed: false, least: 1 });
 }
 
 /// Else it would go no higher than what it could read, and a person who trusts that would have numbers granted again.
@@ -127,25 +161,26 @@ fn a_fence_goes_above_what_the_folder_knew() {
     let backup = fs::read(file_of(folder.path())).unwrap();
     let mut records = opened(folder.path());
     grant(&mut records, "orders", 5_000).unwrap();
-    swap_one(&mut records, "made later", None, 1).unwrap();
+    swap_one(&mut records, "made later", None, 5_000).unwrap();
     records.close();
     drop(records);
     fs::write(file_of(folder.path()), &backup).unwrap();
     assert!(matches!(refused(folder.path()), LocalError::Restored { .. }));
     let fenced = fence_restored(folder.path(), NOW_NS).unwrap();
-    // The folder knew a record in the slot of "made later", and not whose.
+    // The folder knew a record in the slot of "made later", and how far it came, and not whose.
     assert_eq!((fenced.sequences, fenced.lost_sequences), (2, 1));
     let mut records = opened(folder.path());
     assert_eq!(records.closed_record("orders").unwrap().value, 6_001);
     for name in ["orders", "users"] {
         records.reopen(name, 0).unwrap();
     }
-    assert!(records.allow_new(0).is_err(), "a name is lost");
+    let lost = allow_new(&mut records, 0).unwrap_err().to_string();
+    assert!(lost.contains("which came to 5000"), "{lost}");
     assert!(swap_one(&mut records, "made later", None, 1).is_err());
     let mut other = opened(folder.path());
     records.reopen("made later", 900).unwrap();
-    assert_eq!(grant(&mut other, "made later", 1).unwrap(), (900, 901));
-    records.allow_new(0).unwrap();
+    assert_eq!(grant(&mut other, "made later", 1).unwrap(), (5_000, 5_001));
+    allow_new(&mut records, 0).unwrap();
     swap_one(&mut other, "new", None, 1).unwrap();
     // Fenced once more, all of it is closed again, and the old content is refused still.
     drop((records, other));
@@ -170,10 +205,10 @@ fn a_lost_record_of_leftovers_keeps_no_folder_closed() {
     for name in ["orders", "users"] {
         records.reopen(name, 0).unwrap();
     }
-    let told = records.allow_new(0).unwrap_err().to_string();
+    let told = allow_new(&mut records, 0).unwrap_err().to_string();
     assert!(told.contains("that of leftovers") && told.contains("--above 1"), "{told}");
     records.reopen("none", 1).unwrap();
-    records.allow_new(0).unwrap();
+    allow_new(&mut records, 0).unwrap();
     swap_one(&mut records, "new", None, 1).unwrap();
 }
 
@@ -216,7 +251,7 @@ fn a_file_that_is_gone_is_not_made_again_before_a_fence() {
     let fenced = fence_restored(folder.path(), NOW_NS).unwrap();
     assert!(fenced.lost_sequences > 0, "the folder knew of names: {fenced:?}");
     let mut records = opened(folder.path());
-    assert!(records.allow_new(0).is_err(), "none of them is told of");
+    assert!(allow_new(&mut records, 0).is_err(), "none of them is told of");
     let made = swap_one(&mut records, "orders", None, 1).unwrap_err();
     assert!(
         matches!(&made, SwapError::Read(ReadError::Damaged { why, .. }) if why.contains("sequence fence")),

@@ -3,6 +3,7 @@
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error, Value};
 
+use super::super::dialect::Created;
 use super::super::failure::Failure;
 use super::super::table::{FoundRow, FoundTable};
 use super::sql::{self, Statements};
@@ -27,6 +28,12 @@ pub(super) struct Reply {
 impl Connection {
     /// Sends statements as one text and reads a reply for each. The last one is `COMMIT`.
     pub(super) async fn transact(&mut self, statements: &[String]) -> Result<Vec<Reply>, Failure> {
+        self.send(statements, true).await
+    }
+
+    /// Sends statements as one text, of which the last has no rows, and reads a reply for each. After a failure the transaction was rolled back, unless it was
+    /// its commit that failed, which is the last one where there is one.
+    async fn send(&mut self, statements: &[String], has_commit: bool) -> Result<Vec<Reply>, Failure> {
         let mut replies: Vec<Reply> = Vec::with_capacity(statements.len());
         let answered = replies_of(&mut self.conn, &statements.join(";\n"), &mut replies).await;
         match answered {
@@ -34,7 +41,8 @@ impl Connection {
             Ok(()) => Err(Failure::Lost { why: format!("{} replies came", replies.len()) }),
             Err(error) => {
                 let failure = failure(&error);
-                if matches!(failure, Failure::Lost { .. }) || replies.len() + 1 >= statements.len() {
+                let is_of_commit = has_commit && replies.len() + 1 >= statements.len();
+                if matches!(failure, Failure::Lost { .. }) || is_of_commit {
                     return Err(Failure::Lost { why: said(&error) });
                 }
                 if !failure.ends_connection() {
@@ -68,6 +76,43 @@ impl Connection {
             [sql::BEGIN.to_owned(), statement, sql.rows([name].into_iter()), "COMMIT".to_owned()];
         let replies = self.transact(&statements).await?;
         Ok((replies[1].affected > 0, self.one(&replies[2].rows, name)?))
+    }
+
+    /// A transaction that makes a row, if there is none and no fence says that new names begin higher; `None` where the table takes
+    /// another name for this one.
+    pub(super) async fn create(
+        &mut self,
+        name: &SequenceName,
+        statement: String,
+    ) -> Result<Option<Created>, Failure> {
+        let (sql, new_names) = (&self.sql, SequenceName::of_new_names());
+        // In this order: a gap that is locked before a row is made in it is one for which two wait that have it.
+        let statements = [
+            sql::LOCKS_GAPS.to_owned(),
+            sql::BEGIN.to_owned(),
+            statement,
+            format!("{} LOCK IN SHARE MODE", sql.rows([&new_names].into_iter())),
+            sql.rows([name].into_iter()),
+            // The last one of a text has no rows.
+            "DO 0".to_owned(),
+        ];
+        let replies = self.send(&statements, false).await?;
+        let is_new = replies[2].affected > 0;
+        let read = || -> Result<_, Failure> {
+            let said = self.one(&replies[3].rows, &new_names)?.map_or(0, |said| said.next);
+            Ok((said, self.one(&replies[4].rows, name)?))
+        };
+        match read() {
+            Ok((said, Some(row))) if is_new && said <= row.next => {
+                self.send(&["COMMIT".to_owned()], true).await?;
+                Ok(Some(Created::New(row)))
+            }
+            found => {
+                self.send(&["ROLLBACK".to_owned()], false).await?;
+                let (_, row) = found?;
+                Ok(row.map(|row| if is_new { Created::BelowAFence } else { Created::There(row) }))
+            }
+        }
     }
 
     /// Which store it is, and what `xuid_store` says of it.
@@ -143,13 +188,14 @@ pub(super) fn said(error: &Error) -> String {
 pub(super) fn failure(error: &Error) -> Failure {
     let Error::Server(reply) = error else { return Failure::Lost { why: said(error) } };
     // Rights that are missing, a table or a column that is gone.
-    let is_refusal = matches!(reply.code, 1044 | 1045 | 1054 | 1142 | 1143 | 1146 | 1227);
+    let is_of_table = matches!(reply.code, 1044 | 1045 | 1054 | 1142 | 1143 | 1146 | 1227);
     // A row locked for too long, and a deadlock, leave the connection as it is, and so does a value that a column
     // cannot hold.
     let is_passing = matches!(reply.code, 1205 | 1213 | 1264 | 1267 | 1366 | 1406 | 1690 | 3024 | 1969);
     // Nor does a row that a trigger, or a constraint of the table, keeps as it is: by the classes of SQL, but for MySQL's CHECK.
     let is_of_row =
         ["22", "23", "45"].iter().any(|class| reply.state.starts_with(class)) || reply.code == 3819;
+    let is_refusal = is_of_table || is_of_row;
     Failure::Said { why: said(error), is_refusal, ends_connection: !(is_passing || is_of_row) }
 }
 

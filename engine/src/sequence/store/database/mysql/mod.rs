@@ -20,7 +20,7 @@ use mysql_async::prelude::Queryable;
 
 use self::connection::{Connection, failure, found_row, read_identity, text};
 use super::beside::{Beside, beside};
-use super::dialect::{Dialect, Granted, Writes};
+use super::dialect::{Created, Dialect, Granted, Writes};
 use super::failure::{Denied, Failure};
 use super::table::{FoundRow, Moved, outcome, spellings};
 use super::tiny_token::TinyToken;
@@ -117,15 +117,19 @@ impl Dialect for MySql {
         connection: &mut Connection,
         name: &SequenceName,
         new: &NewSequence,
-    ) -> Result<(Row, bool), Failure> {
+    ) -> Result<Created, Failure> {
         connection.table.check_name(name)?;
         let statement = connection.sql.create(&connection.table, name, new);
-        let (is_new, row) = connection.change(name, statement).await?;
-        if let Some(row) = row {
-            return Ok((row, is_new));
+        if let Some(created) = connection.create(name, statement).await? {
+            return Ok(created);
         }
         let similar = Self::similar(connection, name).await?.unwrap_or_default();
         Err(Failure::refused(format!("there is '{similar}', and this table takes both for the same name")))
+    }
+
+    /// They have the row locked that says where new names begin, or the gap that it was put into.
+    async fn wait_for_new(_: &mut Connection) -> Result<(), Failure> {
+        Ok(())
     }
 
     async fn alter(

@@ -10,6 +10,9 @@ use crate::sequence::store::{Alteration, Ask, HIGHEST, MOST_STEP, NewLast, NewSe
 
 pub(super) const BEGIN: &str = "START TRANSACTION READ WRITE";
 
+/// In the next transaction a row that is looked for, to be locked, and is not there can't be made by another one.
+pub(super) const LOCKS_GAPS: &str = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ";
+
 /// The statements of a connection.
 pub(super) struct Statements {
     /// What the server calls itself, as an expression.

@@ -145,11 +145,12 @@ pub(super) fn said(error: &Error) -> String {
 pub(super) fn failure(error: &Error) -> Failure {
     let Some(reply) = error.as_db_error() else { return Failure::Lost { why: said(error) } };
     let code = reply.code().code();
+    let is_any = |classes: &[&str]| classes.iter().any(|class| code.starts_with(class));
     // A table that changed, rights that are missing.
-    let is_refusal = code.starts_with("42") || code.starts_with("28");
+    let is_of_table = is_any(&["42", "28"]);
+    // What a column, a constraint or a trigger does not let pass.
+    let is_refusal = is_of_table || is_any(&["22", "23", "P0"]);
     // Read-only, shut down, or otherwise looked at before it is used again.
-    let ends_connection = is_refusal
-        || ["25", "08", "53", "57", "58", "XX"].iter().any(|class| code.starts_with(class))
-            && code != "57014";
+    let ends_connection = is_of_table || is_any(&["25", "08", "53", "57", "58", "XX"]) && code != "57014";
     Failure::Said { why: said(error), is_refusal, ends_connection }
 }

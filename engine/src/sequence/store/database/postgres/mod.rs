@@ -20,7 +20,7 @@ use tokio_postgres::types::Type;
 
 use self::connection::{Connection, Parameter, failure, found_row, lost, read_identity};
 use super::beside::{Beside, beside};
-use super::dialect::{Dialect, Granted, Writes};
+use super::dialect::{Created, Dialect, Granted, Writes};
 use super::failure::{Denied, Failure};
 use super::table::{FoundRow, Moved, floor_of, outcome, spellings};
 use super::tiny_token::TinyToken;
@@ -133,19 +133,28 @@ impl Dialect for Postgres {
         connection: &mut Connection,
         name: &SequenceName,
         new: &NewSequence,
-    ) -> Result<(Row, bool), Failure> {
+    ) -> Result<Created, Failure> {
         connection.table.check_name(name)?;
         let statement = connection.sql.create(&connection.table, new);
         let description = new.description.as_deref().unwrap_or_default();
         let parameters: [Parameter<'_>; 2] = [(&name.as_str(), Type::TEXT), (&description, Type::TEXT)];
         let (_, made) = connection.transact(&statement, &parameters).await?;
         if let Some(row) = connection.one(&made)? {
-            return Ok((row, true));
+            return Ok(Created::New(row));
         }
-        match Self::read(connection, name).await? {
-            Some(row) => Ok((row, false)),
-            None => Err(Failure::refused("there is a row that this table takes for the same name")),
+        if let Some(row) = Self::read(connection, name).await? {
+            return Ok(Created::There(row));
         }
+        match Self::read(connection, &SequenceName::of_new_names()).await? {
+            Some(said) if said.next > new.start => Ok(Created::BelowAFence),
+            _ => Err(Failure::refused("there is a row that this table takes for the same name")),
+        }
+    }
+
+    /// A statement looks at the table behind its lock, and who has one keeps it up to its commit.
+    async fn wait_for_new(connection: &mut Connection) -> Result<(), Failure> {
+        let statement = connection.sql.wait_for_new.clone();
+        connection.transact(&statement, &[]).await.map(|_| ())
     }
 
     async fn alter(

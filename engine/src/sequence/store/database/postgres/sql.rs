@@ -3,6 +3,7 @@
 use super::super::beside::known_columns;
 use super::super::options::DatabaseOptions;
 use super::super::table::{FoundTable, MOST_TINY_TOKENS, Shape};
+use crate::sequence::name::SequenceName;
 use crate::sequence::store::{Alteration, HIGHEST, MOST_STEP, NewLast, NewSequence};
 
 /// Whether there is a table where the identity is written, and it may be read.
@@ -29,6 +30,8 @@ pub(super) struct Statements {
     pub(super) read: String,
     pub(super) list: String,
     pub(super) raise: String,
+    /// Ends when every statement that changes the table has been committed that began before it.
+    pub(super) wait_for_new: String,
     /// Writes the identity, and with the time of a fence.
     pub(super) note: String,
     pub(super) record: String,
@@ -190,6 +193,7 @@ impl Statements {
                 "UPDATE {table} t SET {mark} = GREATEST(t.{mark}, $2){touched} WHERE {is} RETURNING {list}",
                 is = is("$1")
             ),
+            wait_for_new: format!("LOCK TABLE {table} IN SHARE MODE"),
             note: format!(
                 "INSERT INTO {store_name} (one, identity) VALUES (1, $1) ON CONFLICT (one) DO UPDATE SET identity = $1"
             ),
@@ -227,7 +231,7 @@ impl Statements {
         self.identity = IDENTITY.replace("RECORDED", &recorded);
     }
 
-    /// Makes a row of name `$1` with description `$2`, if there is none.
+    /// Makes a row of name `$1` with description `$2`, if there is none and no fence says that new names begin higher.
     pub(super) fn create(&self, table: &FoundTable, new: &NewSequence) -> String {
         let (columns, settings) = (table.shape.columns(), &new.settings);
         let mark = new.start - columns.above;
@@ -255,11 +259,15 @@ impl Statements {
         let given: Vec<&str> = values.iter().map(|(_, value)| value.as_str()).collect();
         // A parameter that no column takes has a type all the same.
         format!(
-            "INSERT INTO {} AS t ({}) SELECT {} WHERE $2::text IS NOT NULL ON CONFLICT DO NOTHING RETURNING {}",
-            self.table,
+            "INSERT INTO {place} AS t ({}) SELECT {} WHERE $2::text IS NOT NULL AND NOT EXISTS \
+             (SELECT 1 FROM {place} n WHERE n.{} = '{}' AND n.{} > {mark}) ON CONFLICT DO NOTHING RETURNING {}",
             names.join(", "),
             given.join(", "),
-            Expressions::of(table).list()
+            columns.name,
+            SequenceName::of_new_names(),
+            columns.mark,
+            Expressions::of(table).list(),
+            place = self.table,
         )
     }
 
