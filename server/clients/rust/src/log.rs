@@ -140,7 +140,7 @@ mod tests {
     fn who_logs_waits_for_no_reader_and_one_that_goes_on_hears_what_was_kept_and_how_much_was_not() {
         const PATIENCE: Duration = Duration::from_secs(20);
         let (go_on, stalled) = mpsc::channel();
-        let (heard, hears) = mpsc::channel();
+        let (heard, lines) = mpsc::channel();
         let reader = Stalled { go_on: Mutex::new(stalled), heard };
         let reader = Dispatch::new(reader);
         with_default(&reader, || {
@@ -149,15 +149,15 @@ mod tests {
                 log(Level::DEBUG, move || tracing::debug!(n, "said"));
             }
         });
-        assert!(hears.try_recv().is_err(), "nothing was read, and this thread has gone on");
+        assert!(lines.try_recv().is_err(), "nothing was read, and this thread has gone on");
         drop(go_on);
         let mut levels = Vec::new();
         while levels.iter().filter(|level| *level != "Level(Warn)").count() < MOST_LINES {
-            levels.push(hears.recv_timeout(PATIENCE).unwrap());
+            levels.push(lines.recv_timeout(PATIENCE).unwrap());
         }
-        let (warnings, lines): (Vec<_>, Vec<_>) = levels.iter().partition(|level| *level == "Level(Warn)");
-        assert_eq!(lines[0], "Level(Error)", "its panic ends nothing");
-        assert!(lines[1..].iter().all(|level| *level == "Level(Debug)"), "{lines:?}");
+        let (warnings, others): (Vec<_>, Vec<_>) = levels.iter().partition(|level| *level == "Level(Warn)");
+        assert_eq!(others[0], "Level(Error)", "its panic ends nothing");
+        assert!(others[1..].iter().all(|level| *level == "Level(Debug)"), "{others:?}");
         assert!((1..=2).contains(&warnings.len()), "how many were dropped is told, and not with each");
     }
 }

@@ -332,7 +332,7 @@ fn what_tls_keeps_of_replies_and_half_a_request_are_memory_that_counts() {
         let session = resp::Session::new(Home::shared(), None);
         let mut half = Connection::new(reader, writer, session, newcomer, times);
         half.unread = UnreadPart::new(Arc::clone(&all));
-        half.inbox.room(INBOX_MOST).extend_from_slice(&[b'x'; 40_000]);
+        half.inbox.room(INBOX_MOST).resize(40_000, b'x');
         half.need = Need::Turn;
         half.note_unread();
         assert_eq!(all.held(), 0, "the rest of its turn");
