@@ -10,6 +10,7 @@ pub use xuid_id::NameError;
 pub const MOST_NAME_BYTES: usize = xuid_id::SequenceName::MAX;
 
 /// No sequence's name.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
 const NEW_NAMES: &str = "@new";
 
 /// A name that a sequence may have: 1 to 128 bytes of UTF-8 without control characters, no space at either end, and no
@@ -43,11 +44,13 @@ impl SequenceName {
     }
 
     /// The row of a database's table that is no sequence's: its mark is where new names begin at least, after a fence.
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
     pub(crate) fn of_new_names() -> Self {
         Self(NEW_NAMES.into())
     }
 
     /// What the column of a table's names says.
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
     pub(crate) fn of_row(text: &str) -> Result<Self, NameError> {
         if text == NEW_NAMES { Ok(Self::of_new_names()) } else { Self::new(text) }
     }

@@ -192,6 +192,8 @@ struct Connection<R, W, C> {
     unread_looked: Instant,
     /// So much was taken since the socket had everything: within TLS it may lie there still.
     taken: usize,
+    /// What it has begun to ask for, and not more of yet.
+    half: UnreadPart,
     /// The client got its time behind GOAWAY a second time.
     was_prolonged: bool,
     /// It was sent away since it asked for nothing.
@@ -207,11 +209,13 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
         newcomer: Arc<Newcomer>,
         (opened, idle): (Instant, Duration),
     ) -> Self {
-        let unread = UnreadPart::new(Arc::clone(&session.client().server.unread));
+        let server = &session.client().server;
+        let (unread, half) = (Arc::clone(&server.unread), Arc::clone(&server.begun));
         Self {
             reader,
             writer,
-            unread,
+            unread: UnreadPart::new(unread),
+            half: UnreadPart::new(half),
             unread_since: None,
             unread_written: 0,
             unread_looked: opened,
@@ -251,6 +255,9 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
                 return Ended::Broken;
             }
             self.note_unread();
+            if self.has_too_much_begun() {
+                return Ended::Broken;
+            }
             self.time_replies();
             if self.need == Need::End && self.is_written() {
                 return Ended::Orderly;
@@ -412,14 +419,12 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
         if self.unread.counts() { due.min(self.unread_looked + UNREAD_LOOK) } else { due }
     }
 
-    /// Counts what it has not read, and what it has begun to ask for: both lie here for as long as the client likes.
+    /// Counts what it has not read.
     fn note_unread(&mut self) {
         if self.writer.is_flushed() {
             self.taken = 0;
         }
-        let begun = if self.need == Need::Turn { 0 } else { self.inbox.rest().len() };
-        let written = self.outbox.memory() + self.taken.min(TLS_BUFFER);
-        self.unread.set(written + self.session.kept() + begun);
+        self.unread.set(self.outbox.memory() + self.taken.min(TLS_BUFFER) + self.session.kept());
         if !self.unread.counts() {
             self.unread_since = None;
         } else if self.unread_since.is_none() {
@@ -427,6 +432,17 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
             (self.unread_since, self.unread_written) = (Some(self.unread_looked), 0);
         }
         self.outbox.tighten(self.unread.bound());
+    }
+
+    /// Counts what it has begun to ask for. Whether it is to go, since that lies here for as long as the client likes, and others
+    /// have too much here, too.
+    fn has_too_much_begun(&mut self) -> bool {
+        self.half.set(if self.need == Need::Input { self.inbox.rest().len() } else { 0 });
+        let ends = self.half.is_too_much();
+        if ends {
+            self.half.tell();
+        }
+        ends
     }
 
     /// Whether it is to make room, where what nobody reads is too much: it takes nothing of it, or takes long.

@@ -45,6 +45,7 @@ pub(crate) struct Server {
     pub(crate) origins_turn: Arc<Semaphore>,
     /// Replies that clients have not read.
     pub(crate) unread: Arc<Unread>,
+    pub(crate) begun: Arc<Unread>,
     /// Held by the one request whose figures are made.
     pub(crate) stats_turn: Arc<Semaphore>,
     started: Instant,
@@ -111,6 +112,7 @@ impl Server {
             genesis: engine.genesis(),
             engine,
             unread: Arc::new(Unread::up_to(limits.unread, limits.connections)),
+            begun: Arc::new(Unread::of_begun(limits.unread, limits.connections)),
             limits,
             access,
             places,

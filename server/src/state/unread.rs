@@ -1,4 +1,4 @@
-//! Replies that clients have not read, of all connections together: what each may have is bounded, and there may be many.
+//! Replies that clients have not read, and requests that they have begun, of all connections together: what each may have is bounded, and there may be many.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -29,13 +29,26 @@ pub(crate) struct Unread {
     counts_from: usize,
     /// That it was too much was said.
     is_told: AtomicBool,
+    /// What is said then.
+    line: &'static str,
 }
+
+const UNREAD: &str = "clients do not read their replies: those that hold most of the memory for them are closed, and large requests of \
+                      all are refused meanwhile";
+
+const BEGUN: &str =
+    "clients send half requests, and no more of them: those that hold most of the memory for them are closed";
 
 impl Unread {
     /// None beyond `most` bytes, but for what is made meanwhile, where there may be so many connections.
     pub(crate) fn up_to(most: usize, connections: usize) -> Self {
         let counts_from = (most / connections.max(1)).clamp(COUNTS_FROM_AT_LEAST, COUNTS_FROM);
-        Self { held: AtomicUsize::new(0), most, counts_from, is_told: AtomicBool::new(false) }
+        Self { held: AtomicUsize::new(0), most, counts_from, is_told: AtomicBool::new(false), line: UNREAD }
+    }
+
+    /// The same of requests that have begun, and are not whole yet.
+    pub(crate) fn of_begun(most: usize, connections: usize) -> Self {
+        Self { line: BEGUN, ..Self::up_to(most, connections) }
     }
 
     /// Bytes that wait, of connections where they count.
@@ -65,12 +78,7 @@ impl Unread {
     /// That somebody is closed or refused for this is said, and of others not until it was better.
     fn tell(&self) {
         if !self.is_told.swap(true, Relaxed) {
-            warn!(
-                unread = self.held(),
-                most = self.most,
-                "clients do not read their replies: those that hold most of the memory for them are closed, and large \
-                 requests of all are refused meanwhile"
-            );
+            warn!(held = self.held(), most = self.most, "{}", self.line);
         }
     }
 }

@@ -1,7 +1,6 @@
 //! All sequences of a store.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::sequence::Sequence;
 use crate::sequence::error::SequenceError;
@@ -10,7 +9,6 @@ use crate::sequence::name::SequenceName;
 use crate::sequence::names::control::Control;
 use crate::sequence::names::hub::Hub;
 use crate::sequence::names::reply::Reply;
-use crate::sequence::names::take::MOST_WAITING;
 use crate::sequence::names::threads;
 use crate::sequence::names::untold::UntoldNames;
 use crate::sequence::store::{Alteration, NewSequence};
@@ -93,10 +91,11 @@ impl Sequences {
         Ok(Sequence::new(self.hub.clone(), self.hub.named(name, Some(names))?))
     }
 
-    /// How many more calls may wait for numbers, of all names: 100,000 without those that wait already. One more is refused at once.
+    /// How many more calls may wait for numbers, of all names: 100,000 without those that are not served yet. One more is refused
+    /// at once.
     #[must_use]
     pub fn places(&self) -> u64 {
-        MOST_WAITING.saturating_sub(self.hub.waiting.load(Ordering::Relaxed))
+        self.hub.places.left()
     }
 
     /// A sequence as the store and this process know it.

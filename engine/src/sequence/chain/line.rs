@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64 as PlainAtomicU64;
 use std::task::{Poll, Waker};
 
 use super::span::{Span, total};
@@ -14,6 +15,36 @@ use crate::sequence::numbers::{Demand, Numbers};
 use crate::sys::atomics::{AtomicU64, Mutex, Ordering, lock};
 use crate::sys::deferred_log;
 use crate::sys::guards::Guard;
+
+/// How many calls wait in all lines.
+#[derive(Debug, Default)]
+pub(crate) struct Places(Arc<PlainAtomicU64>);
+
+impl Places {
+    /// How many have none.
+    pub(crate) fn left(&self) -> u64 {
+        MOST_WAITING.saturating_sub(self.0.load(Ordering::Relaxed))
+    }
+
+    /// One of them, if there is one.
+    pub(crate) fn take(&self) -> Option<Place> {
+        let place = Place(Arc::clone(&self.0));
+        (place.0.fetch_add(1, Ordering::Relaxed) < MOST_WAITING).then_some(place)
+    }
+}
+
+/// A place in a line. It is another call's as soon as this one is over, whether or not its caller looks.
+#[derive(Debug)]
+pub(crate) struct Place(Arc<PlainAtomicU64>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Calls that wait at once. Each is some 200 bytes, and more with what waits for it; one more is refused at once.
+pub(crate) const MOST_WAITING: u64 = 100_000;
 
 /// One waiting call.
 #[derive(Debug)]
@@ -30,7 +61,7 @@ pub(crate) struct Waiter {
 
 #[derive(Debug)]
 enum State {
-    Waiting { gathered: Vec<Span>, waker: Option<Waker> },
+    Waiting { gathered: Vec<Span>, waker: Option<Waker>, _place: Place },
     Done(Result<Vec<Span>, SequenceError>),
     Over,
 }
@@ -69,7 +100,7 @@ impl Waiter {
     /// the waker, under no lock. `None` if it was over already.
     pub(crate) fn finish(&self, error: SequenceError) -> Option<(Vec<Span>, Option<Waker>)> {
         let mut state = lock(&self.state);
-        let State::Waiting { gathered, waker } = &mut *state else { return None };
+        let State::Waiting { gathered, waker, .. } = &mut *state else { return None };
         let (gathered, waker) = (std::mem::take(gathered), waker.take());
         let (result, back) = if total(&gathered) >= u64::from(self.demand.count) {
             (Ok(gathered), Vec::new())
@@ -110,7 +141,7 @@ impl Waiter {
     pub(crate) fn cancel(&self) -> Cancelled {
         let before = std::mem::replace(&mut *lock(&self.state), State::Over);
         match before {
-            State::Waiting { gathered, waker } => Cancelled { back: gathered, waited: true, waker },
+            State::Waiting { gathered, waker, .. } => Cancelled { back: gathered, waited: true, waker },
             State::Done(Ok(spans)) => Cancelled { back: spans, waited: false, waker: None },
             _ => Cancelled { back: Vec::new(), waited: false, waker: None },
         }
@@ -168,8 +199,8 @@ pub(crate) struct Line {
 
 impl Line {
     /// A call comes last.
-    pub(crate) fn join(&mut self, demand: Demand, deadline: u64) -> Arc<Waiter> {
-        let state = Mutex::new(State::Waiting { gathered: Vec::new(), waker: None });
+    pub(crate) fn join(&mut self, demand: Demand, deadline: u64, place: Place) -> Arc<Waiter> {
+        let state = Mutex::new(State::Waiting { gathered: Vec::new(), waker: None, _place: place });
         let waiter =
             Arc::new(Waiter { demand, deadline, number: self.next, leaps: AtomicU64::new(0), state });
         self.next += 1;
@@ -199,6 +230,9 @@ impl Line {
         // Numbers rise along the line.
         if let Ok(at) = self.waiters.binary_search_by_key(&waiter.number, |other| other.number) {
             self.waiters.remove(at);
+        }
+        if self.waiters.is_empty() {
+            self.waiters = VecDeque::new();
         }
     }
 

@@ -95,7 +95,8 @@ mod tests {
         let make = || Ok::<_, ()>(Named::new(name.clone(), GenerationWord::new().unwrap(), false));
         let named = hub.names.find_or_make(&name, make).unwrap();
         for _ in 0..100_000 {
-            let waiter = named.lock().line.join(Demand::ordered(1), u64::MAX);
+            let place = hub.places.take().unwrap();
+            let waiter = named.lock().line.join(Demand::ordered(1), u64::MAX, place);
             hub.waiting.fetch_add(1, Ordering::Relaxed);
             hub.watch(&named, &waiter);
             hub.give_up(&named, &waiter);

@@ -20,7 +20,7 @@ use super::own_threads::OwnThreads;
 use super::reply::{Question, Reply};
 use super::untold::UntoldNames;
 use crate::clock::{Clock, Reading, SECOND, Supervisor, Thresholds};
-use crate::sequence::chain::line::Waiter;
+use crate::sequence::chain::line::{Places, Waiter};
 use crate::sequence::chain::span::total;
 use crate::sequence::error::{ControlError, SequenceError};
 use crate::sequence::figures::{GrantCounts, StoreStatus};
@@ -67,6 +67,7 @@ pub(crate) struct Hub {
     pub(crate) refused: AtomicCount,
     pub(crate) panics: AtomicCount,
     pub(crate) waiting: AtomicU64,
+    pub(crate) places: Places,
 }
 
 /// Names whose next grant is due. Those for which callers wait go first.
@@ -122,6 +123,7 @@ impl Hub {
             refused: AtomicCount::default(),
             panics: AtomicCount::default(),
             waiting: AtomicU64::new(0),
+            places: Places::default(),
             clock,
         }))
     }

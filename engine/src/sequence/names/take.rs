@@ -15,9 +15,6 @@ use crate::sequence::error::SequenceError;
 use crate::sequence::numbers::{Demand, MOST_IDS, Numbers};
 use crate::sys::wake::unpark_current;
 
-/// Calls that wait at once. Each is some 200 bytes, and more with what waits for it; one more is refused at once.
-pub(crate) const MOST_WAITING: u64 = 100_000;
-
 /// What a call got.
 pub(crate) enum Got {
     /// Its ids, and the segment that the thread may take the next ones from.
@@ -49,8 +46,8 @@ impl Hub {
             return Ok(Got::Numbers(numbers, head));
         }
         self.refuse_at_once(&mut state, boot)?;
-        let has_place = self.waiting.load(Ordering::Relaxed) < MOST_WAITING;
-        let Some(wait) = wait.filter(|wait| !wait.is_zero() && has_place) else {
+        let wait = wait.filter(|wait| !wait.is_zero());
+        let Some((wait, place)) = wait.and_then(|wait| Some((wait, self.places.take()?))) else {
             // A strict name is asked for those who wait, and for no others.
             if !named.is_strict(&state) {
                 self.enqueue(named, &mut state, true);
@@ -58,7 +55,7 @@ impl Hub {
             drop(state);
             return Err(self.refusal(boot));
         };
-        let waiter = state.line.join(demand, boot.saturating_add(nanos(wait)));
+        let waiter = state.line.join(demand, boot.saturating_add(nanos(wait)), place);
         self.waiting.fetch_add(1, Ordering::Relaxed);
         self.enqueue(named, &mut state, true);
         drop(state);

@@ -287,11 +287,13 @@ fn a_client_that_reads_nothing_is_closed_soon_where_all_hold_too_much_and_has_it
 }
 
 /// What TLS is while its client reads nothing: it takes so much, and the socket has none of it.
-struct Clogged;
+struct Clogged {
+    is_flushed: bool,
+}
 
 impl Writing for Clogged {
     fn is_flushed(&self) -> bool {
-        false
+        self.is_flushed
     }
 
     fn poll_write(&mut self, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
@@ -308,7 +310,7 @@ impl Writing for Clogged {
 }
 
 #[test]
-fn what_tls_keeps_of_replies_and_half_a_request_are_memory_that_counts() {
+fn what_tls_keeps_of_replies_is_memory_that_counts() {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let times = (Instant::now(), Duration::from_mins(5));
@@ -316,7 +318,8 @@ fn what_tls_keeps_of_replies_and_half_a_request_are_memory_that_counts() {
         let (_client, mut stream, newcomer) = connected().await;
         let (reader, _) = stream.split();
         let session = resp::Session::new(Home::shared(), None);
-        let mut clogged = Connection::new(reader, Clogged, session, Arc::clone(&newcomer), times);
+        let writer = Clogged { is_flushed: false };
+        let mut clogged = Connection::new(reader, writer, session, newcomer, times);
         clogged.unread = UnreadPart::new(Arc::clone(&all));
         for (taken, counted) in [(5_000, 0), (20_000, 25_000), (100_000, TLS_BUFFER)] {
             clogged.outbox.append(|out| out.resize(taken, b'x'));
@@ -324,21 +327,37 @@ fn what_tls_keeps_of_replies_and_half_a_request_are_memory_that_counts() {
             clogged.note_unread();
             assert_eq!(all.held(), counted);
         }
-        drop(clogged);
+        clogged.writer.is_flushed = true;
+        clogged.note_unread();
         assert_eq!(all.held(), 0);
+    });
+}
 
-        let (_other, mut stream, newcomer) = connected().await;
-        let (reader, writer) = stream.split();
-        let session = resp::Session::new(Home::shared(), None);
-        let mut half = Connection::new(reader, writer, session, newcomer, times);
-        half.unread = UnreadPart::new(Arc::clone(&all));
-        half.inbox.room(INBOX_MOST).resize(40_000, b'x');
-        half.need = Need::Turn;
-        half.note_unread();
-        assert_eq!(all.held(), 0, "the rest of its turn");
-        half.need = Need::Input;
-        half.note_unread();
-        assert_eq!(all.held(), 40_000);
+/// Of one of a thousand connections it is nobody's business.
+#[test]
+fn half_a_request_is_memory_that_counts_and_who_holds_much_of_too_much_goes() {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let times = (Instant::now(), Duration::from_mins(5));
+        let all = Arc::new(Unread::of_begun(100_000, 1_000));
+        let mut others = UnreadPart::new(Arc::clone(&all));
+        for (of_others, len, need, goes) in [
+            (0, 40_000, Need::Input, false),
+            (60_001, 40_000, Need::Input, true),
+            (60_001, 40_000, Need::Turn, false),
+            (60_001, 40_000, Need::Room, false),
+            (200_000, 8_000, Need::Input, false),
+        ] {
+            let (_client, mut stream, newcomer) = connected().await;
+            let (reader, writer) = stream.split();
+            let session = resp::Session::new(Home::shared(), None);
+            let mut half = Connection::new(reader, writer, session, newcomer, times);
+            half.half = UnreadPart::new(Arc::clone(&all));
+            others.set(of_others);
+            half.inbox.room(INBOX_MOST).resize(len, b'x');
+            half.need = need;
+            assert_eq!(half.has_too_much_begun(), goes, "{of_others} {len}");
+        }
     });
 }
 
