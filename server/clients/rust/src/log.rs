@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::thread;
 
 use tracing::Level;
-use tracing::dispatcher::{Dispatch, get_default, with_default};
+use tracing::dispatcher::{Dispatch, get_default, has_been_set, with_default};
 use tracing::level_filters::LevelFilter;
 
 /// Lines that wait for a reader that stands still.
@@ -28,16 +28,19 @@ struct Line {
 
 struct Waiting {
     lines: VecDeque<Line>,
-    /// The process whose thread says them, while it has some to say. A forked child has none.
-    said_by: Option<u32>,
+    /// Whose they are: a forked child has its parent's, and not its thread.
+    process: u32,
+    /// A thread says them.
+    are_said: bool,
 }
 
-static WAITING: Mutex<Waiting> = Mutex::new(Waiting { lines: VecDeque::new(), said_by: None });
+static WAITING: Mutex<Waiting> = Mutex::new(Waiting { lines: VecDeque::new(), process: 0, are_said: false });
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
 /// Has a line of that level said, soon.
 pub(crate) fn log(level: Level, line: impl FnOnce() + Send + 'static) {
-    if level > LevelFilter::current() {
+    // Without a reader of its own, tracing may hand them to the crate `log`.
+    if has_been_set() && level > LevelFilter::current() {
         return;
     }
     let reader = get_default(Clone::clone);
@@ -46,16 +49,21 @@ pub(crate) fn log(level: Level, line: impl FnOnce() + Send + 'static) {
         DROPPED.fetch_add(1, Ordering::Relaxed);
         return;
     };
+    let process = std::process::id();
+    if waiting.process != process {
+        // The parent says them; to drop a stranger's is to call it.
+        std::mem::forget(std::mem::take(&mut waiting.lines));
+        (waiting.process, waiting.are_said) = (process, false);
+    }
     if waiting.lines.len() >= MOST_LINES {
         DROPPED.fetch_add(1, Ordering::Relaxed);
-        return;
+    } else {
+        waiting.lines.push_back(Line { reader, say: Box::new(line) });
     }
-    waiting.lines.push_back(Line { reader, say: Box::new(line) });
-    let process = std::process::id();
-    if waiting.said_by != Some(process) {
+    if !waiting.are_said {
         let said = thread::Builder::new().name("xuid-client-log".into()).spawn(say_all);
-        // Without a thread they wait for the next one.
-        waiting.said_by = said.is_ok().then_some(process);
+        // Where there is none to be had, they wait for the next line.
+        waiting.are_said = said.is_ok();
     }
 }
 
@@ -77,7 +85,7 @@ fn try_lock() -> Option<MutexGuard<'static, Waiting>> {
 fn say_all() {
     while let Some(Line { reader, say }) = next() {
         let dropped = DROPPED.swap(0, Ordering::Relaxed);
-        let told = || {
+        let told = move || {
             with_default(&reader, || {
                 if dropped > 0 {
                     tracing::warn!(dropped, "lines of the log were dropped, since nobody read it");
@@ -94,7 +102,7 @@ fn next() -> Option<Line> {
     let mut waiting = WAITING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let line = waiting.lines.pop_front();
     if line.is_none() {
-        waiting.said_by = None;
+        waiting.are_said = false;
     }
     line
 }
