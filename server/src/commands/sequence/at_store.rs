@@ -162,8 +162,15 @@ impl Fence {
         let mut known = Known::default();
         for folder in &self.data_dir {
             // How far sequences came of which that folder does not tell, nobody knows.
-            if let (Some(unknown), None) = (known.read_folder(folder)?, self.above) {
-                bail!("{}: {unknown}", folder.display());
+            match (known.read_folder(folder)?, self.above) {
+                (Some(unknown), None) => bail!("{}: {unknown}", folder.display()),
+                (Some(unknown), Some(above)) => {
+                    logs::warning(&format!(
+                        "{}: {above} is taken for beyond that: {unknown}",
+                        folder.display()
+                    ));
+                }
+                (None, _) => {}
             }
         }
         let is_whole = name.is_none();
@@ -175,11 +182,9 @@ impl Fence {
         let margin = self.margin.map_or("ten times the largest step".to_owned(), |margin| margin.to_string());
         let new_names = match self.new_start {
             _ if !is_whole => String::new(),
-            Some(start) => {
-                format!(
-                    "\n- names that are made later begin at {start}, or where data folders say that a missing one was"
-                )
-            }
+            Some(start) => format!(
+                "\n- names that are made later begin at {start}, or higher where an earlier fence or a data folder says so"
+            ),
             None => {
                 "\n- names that are made later begin up there too, if the store may have gone back".to_owned()
             }
@@ -320,16 +325,17 @@ const NO_MARKS: &str =
 const CLOSED: &str =
     "its records were closed by a fence of the registry, as they may say less than was granted";
 
-/// The same of one that is not where it was, or whose files were put back.
-const COPIED: &str = "it is a copy: where it was put back, it may say less than was granted";
+/// What is said of one that is not where it was, or whose files were put back.
+const COPIED: &str = "it is a copy of a folder. Where that was put back, or its server ran on since, it says less than was granted: then fence \
+                      again with --above";
 
 /// The same of one in which a person opened them, for a margin above what they said.
 const OPENED: &str = "its records were opened by `xuid sequence fence`, and of some no grant was seen since";
 
 /// What helps.
 const BEYOND: &str = "the folder does not tell how far its numbers came. If none of them is above those of the other folders and of the \
-                      store, leave it out; where it is as its server left it, just now, and of a server that is stopped, say --above 1; else say \
-                      --above, beyond everything that was granted: stop the servers before, as they go on with what they hold";
+                      store, leave it out; else say --above, beyond everything that was granted: stop the servers before, as they go on \
+                      with what they hold";
 
 /// What servers knew, by their data folders.
 #[derive(Default)]
@@ -375,7 +381,9 @@ impl Known {
         let seen: Vec<_> = seen.collect();
         let unseen = unseen.or_else(|| is_closed.then(|| CLOSED.to_owned()));
         let unseen = unseen.or_else(|| was_opened.then(|| OPENED.to_owned()));
-        let unseen = unseen.or_else(|| is_copied.then(|| COPIED.to_owned()));
+        if is_copied {
+            logs::warning(&format!("{shown}: {COPIED}"));
+        }
         // The file itself is there beside any database. What was left tells of the names that were held then.
         let has_marks = !seen.is_empty();
         for (name, value) in seen.into_iter().chain(left) {

@@ -92,7 +92,11 @@ fn what_a_folder_s_witness_saw_is_fenced_and_opened_also_where_the_registry_is_i
     std::fs::copy(&before, copy.join("sequences")).unwrap();
     let data = ["sequence", "fence", database, "--data-dir", copy.to_str().unwrap(), "--yes"];
     let (code, said) = failure(&run(&data));
-    assert!(code == Some(1) && said.contains("it is a copy") && said.contains("--above 1"), "{said}");
+    let is_told = said.contains("it is a copy of a folder") && said.contains("127.0.0.1:1");
+    assert!(code == Some(1) && is_told, "it goes on to the database, which is away: {said}");
+    let (_, said) =
+        failure(&run(&["sequence", "fence", database, "--data-dir", folder, "--above", "7", "--yes"]));
+    assert!(said.contains("7 is taken for beyond that") && said.contains("closed by a fence"), "{said}");
     let opened = run(&["sequence", "fence", folder, "--above", "300", "--margin", "0", "--yes"]);
     let warned = String::from_utf8_lossy(&opened.stderr);
     assert!(warned.contains("names that are made from now on begin at 300"), "{warned}");

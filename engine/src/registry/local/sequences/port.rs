@@ -126,7 +126,7 @@ impl<D: Disk> SequenceRecords for LocalSequences<D> {
             match records.lost_name() {
                 Some(slot) => {
                     let came = records.pair(Place::sequence(slot)).map_or(0, |pair| pair.row.value);
-                    let came = if came > 0 { format!(", which came to {came}") } else { String::new() };
+                    let came = if came > 0 { format!(", which had come to {came} at least") } else { String::new() };
                     let what = format!("sequence slot {slot}{came}");
                     let why = "nothing tells which name it had: name it by `xuid sequence fence` first. If no name is missing, \
                                it had that of leftovers: then give it any that is none, with `--above 1`"

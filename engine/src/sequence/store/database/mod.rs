@@ -426,7 +426,14 @@ impl<D: Dialect> Store for DatabaseStore<D> {
         self.options.table.shape.check_new(new)?;
         for _ in 0..CREATE_TRIES {
             let least = self.said_of_new_names()?.map_or(0, |row| row.next.min(HIGHEST));
-            check_last(&new.settings, least)?;
+            if let Err(refusal) = check_last(&new.settings, least) {
+                // One that is there begins where it does.
+                return match self.read(name) {
+                    Ok(row) => Err(StoreError::Exists(Box::new(row))),
+                    Err(StoreError::Absent { .. }) => Err(refusal),
+                    Err(error) => Err(error),
+                };
+            }
             let new = NewSequence { start: new.start.max(least), ..new.clone() };
             match self.run(async |connection| D::create(connection, name, &new).await)? {
                 Created::New(row) => return Ok(row),
@@ -473,7 +480,7 @@ impl<D: Dialect> Store for DatabaseStore<D> {
             StoreError::Refused { why } => StoreError::Refused {
                 why: format!(
                     "that new names begin at {least} could not be noted in the row '@new' of the table: {why}; needed are INSERT \
-                     and UPDATE on the table, and that it takes that name. If no sequence is missing, --new-start 1 needs no row"
+                     and UPDATE on the table as a whole, and that it takes that name. If no sequence is missing, --new-start 1 needs no row"
                 ),
             },
             other => other,

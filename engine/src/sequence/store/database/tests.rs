@@ -222,7 +222,10 @@ fn a_name_is_made_no_lower_than_the_row_of_new_names_says() {
     // None of its numbers could be issued.
     ROWS.set(vec![FoundRow { mark: Some(500), ..found("@new", 1) }]);
     let settings = SequenceSettings { last: 499, ..SequenceSettings::default() };
-    let refused = store.create(&name("z"), &NewSequence { settings, ..NewSequence::default() }).unwrap_err();
+    let bounded = NewSequence { settings, ..NewSequence::default() };
+    ROWS.with_borrow_mut(|rows| rows.push(found("there", 1)));
+    assert!(matches!(store.create(&name("there"), &bounded), Err(StoreError::Exists(row)) if row.next == 1));
+    let refused = store.create(&name("z"), &bounded).unwrap_err();
     assert!(matches!(&refused, StoreError::Refused { why } if why.contains("begin at 500")), "{refused}");
 }
 

@@ -175,7 +175,7 @@ fn a_fence_goes_above_what_the_folder_knew() {
         records.reopen(name, 0).unwrap();
     }
     let lost = allow_new(&mut records, 0).unwrap_err().to_string();
-    assert!(lost.contains("which came to 5000"), "{lost}");
+    assert!(lost.contains("which had come to 5000 at least"), "{lost}");
     assert!(swap_one(&mut records, "made later", None, 1).is_err());
     let mut other = opened(folder.path());
     records.reopen("made later", 900).unwrap();

@@ -28,12 +28,6 @@ pub(super) struct Reply {
 impl Connection {
     /// Sends statements as one text and reads a reply for each. The last one is `COMMIT`.
     pub(super) async fn transact(&mut self, statements: &[String]) -> Result<Vec<Reply>, Failure> {
-        self.send(statements, true).await
-    }
-
-    /// Sends statements as one text, of which the last has no rows, and reads a reply for each. After a failure the transaction was rolled back, unless it was
-    /// its commit that failed, which is the last one where there is one.
-    async fn send(&mut self, statements: &[String], has_commit: bool) -> Result<Vec<Reply>, Failure> {
         let mut replies: Vec<Reply> = Vec::with_capacity(statements.len());
         let answered = replies_of(&mut self.conn, &statements.join(";\n"), &mut replies).await;
         match answered {
@@ -41,8 +35,7 @@ impl Connection {
             Ok(()) => Err(Failure::Lost { why: format!("{} replies came", replies.len()) }),
             Err(error) => {
                 let failure = failure(&error);
-                let is_of_commit = has_commit && replies.len() + 1 >= statements.len();
-                if matches!(failure, Failure::Lost { .. }) || is_of_commit {
+                if matches!(failure, Failure::Lost { .. }) || replies.len() + 1 >= statements.len() {
                     return Err(Failure::Lost { why: said(&error) });
                 }
                 if !failure.ends_connection() {
@@ -78,41 +71,29 @@ impl Connection {
         Ok((replies[1].affected > 0, self.one(&replies[2].rows, name)?))
     }
 
-    /// A transaction that makes a row, if there is none and no fence says that new names begin higher; `None` where the table takes
-    /// another name for this one.
+    /// A transaction that makes a row, if there is none, and no lower than where a fence says that new names begin. One text: what it
+    /// locks is nobody's business for longer than that. `None` where the table takes another name for this one.
     pub(super) async fn create(
         &mut self,
         name: &SequenceName,
         statement: String,
     ) -> Result<Option<Created>, Failure> {
-        let (sql, new_names) = (&self.sql, SequenceName::of_new_names());
+        let sql = &self.sql;
         // In this order: a gap that is locked before a row is made in it is one for which two wait that have it.
         let statements = [
             sql::LOCKS_GAPS.to_owned(),
             sql::BEGIN.to_owned(),
             statement,
-            format!("{} LOCK IN SHARE MODE", sql.rows([&new_names].into_iter())),
+            sql::NOTE_MADE.to_owned(),
+            sql.note_least(),
+            sql.raise_made(name),
             sql.rows([name].into_iter()),
-            // The last one of a text has no rows.
-            "DO 0".to_owned(),
+            "COMMIT".to_owned(),
         ];
-        let replies = self.send(&statements, false).await?;
+        let replies = self.transact(&statements).await?;
         let is_new = replies[2].affected > 0;
-        let read = || -> Result<_, Failure> {
-            let said = self.one(&replies[3].rows, &new_names)?.map_or(0, |said| said.next);
-            Ok((said, self.one(&replies[4].rows, name)?))
-        };
-        match read() {
-            Ok((said, Some(row))) if is_new && said <= row.next => {
-                self.send(&["COMMIT".to_owned()], true).await?;
-                Ok(Some(Created::New(row)))
-            }
-            found => {
-                self.send(&["ROLLBACK".to_owned()], false).await?;
-                let (_, row) = found?;
-                Ok(row.map(|row| if is_new { Created::BelowAFence } else { Created::There(row) }))
-            }
-        }
+        let row = self.one(&replies[6].rows, name)?;
+        Ok(row.map(|row| if is_new { Created::New(row) } else { Created::There(row) }))
     }
 
     /// Which store it is, and what `xuid_store` says of it.

@@ -10,6 +10,9 @@ use crate::sequence::store::{Alteration, Ask, HIGHEST, MOST_STEP, NewLast, NewSe
 
 pub(super) const BEGIN: &str = "START TRANSACTION READ WRITE";
 
+/// Whether the statement before made a row.
+pub(super) const NOTE_MADE: &str = "SET @xuid_made = ROW_COUNT()";
+
 /// In the next transaction a row that is looked for, to be locked, and is not there can't be made by another one.
 pub(super) const LOCKS_GAPS: &str = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ";
 
@@ -254,6 +257,26 @@ impl Statements {
             "UPDATE {} SET {mark} = GREATEST({mark}, {least}){touched} WHERE {}",
             self.table,
             self.columns.is(name.as_str())
+        )
+    }
+
+    /// Notes where a fence says that new names begin, and locks that row, or the gap that it would be in.
+    pub(super) fn note_least(&self) -> String {
+        let Expressions { name, mark, .. } = &self.columns;
+        let new_names = literal(SequenceName::of_new_names().as_str());
+        format!(
+            "SELECT MAX({mark}) INTO @xuid_least FROM {} WHERE {name} = {new_names} LOCK IN SHARE MODE",
+            self.table
+        )
+    }
+
+    /// Raises the mark of a name that was made in this transaction to what was noted.
+    pub(super) fn raise_made(&self, made: &SequenceName) -> String {
+        let Expressions { mark, .. } = &self.columns;
+        format!(
+            "UPDATE {} SET {mark} = @xuid_least WHERE {} AND @xuid_made = 1 AND {mark} < @xuid_least",
+            self.table,
+            self.columns.is(made.as_str())
         )
     }
 
