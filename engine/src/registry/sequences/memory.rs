@@ -190,7 +190,17 @@ impl SequenceRecords for MemoryRecords {
         let rows = shared.rows.iter();
         let listed = rows
             .filter(|(name, _)| name.as_str() > after && name.starts_with(prefix) && !name.starts_with('@'));
-        Ok(listed.take(limit).map(|(name, row)| (name.clone(), Ok(row.clone()))).collect())
+        Ok(listed.take(limit).map(|(name, _)| (name.clone(), shared.read(name))).collect())
+    }
+
+    fn closed_record(&mut self, name: &str) -> Result<SequenceRecord, ReadError> {
+        let mut shared = lock(&self.shared);
+        if shared.fault().is_some() {
+            return Err(ReadError::Unavailable { why: "it is away".into() });
+        }
+        let found = shared.rows.get(name).filter(|_| shared.closed.contains(name));
+        let absent = || ReadError::Absent { what: format!("a closed record of the sequence '{name}'") };
+        found.map(|row| row.record.clone()).ok_or_else(absent)
     }
 
     fn maintain(&mut self) {

@@ -275,7 +275,8 @@ impl Tree {
         i32::try_from(version).ok().filter(|_| fits).map(Some).ok_or(SwapError::Conflict)
     }
 
-    /// Adds all writes behind the looks at the era and at the node above all names, and says what each stores and which write each operation is of.
+    /// Adds all writes behind the looks at the era and at the node above all names, and says what each stores and which write each
+    /// operation is of.
     fn build_names(
         &self,
         multi: &mut MultiWriter<'_>,

@@ -7,6 +7,7 @@ use crate::registry::ClusterId;
 use crate::registry::local::sequences::LocalSequences;
 use crate::registry::local::{CreateOptions, LocalRegistry, fence_restored};
 use crate::registry::sequences::memory::{MemoryRecords, RecordFault};
+use crate::sequence::Sequences;
 use crate::sequence::store::{Fence, fence};
 
 fn name(text: &str) -> SequenceName {
@@ -209,6 +210,45 @@ fn a_fenced_folder_s_names_are_listed_and_raised_before_they_grant() {
         assert_eq!(store.raise_open(&name("orders"), least).unwrap().next, next);
     }
     created(&mut store, "users", SequenceSettings::default());
+}
+
+/// It may do so at each of its starts, for the highest number that it knows.
+#[test]
+fn a_program_that_raises_marks_opens_and_makes_nothing_that_a_fence_closed() {
+    let folder = folder();
+    created(&mut in_folder(folder.path()), "orders", SequenceSettings::default());
+    let raised = |text: &str, least| {
+        let sequences = Sequences::builder(Box::new(in_folder(folder.path()))).build().unwrap();
+        let raised = sequences.raise(&name(text), least).wait();
+        sequences.shutdown();
+        raised.map(|info| info.row.next)
+    };
+    assert_eq!(raised("orders", 70).unwrap(), 70);
+    put_back(folder.path());
+    for text in ["orders", "made since"] {
+        let refused = raised(text, 90_000);
+        assert!(refused.is_err(), "{text}: {refused:?}");
+    }
+    let mut store = in_folder(folder.path());
+    assert!(matches!(store.read(&name("orders")), Err(StoreError::Closed { .. })));
+    assert_eq!(store.list("", "", 9).unwrap().len(), 1);
+}
+
+/// Else a fence would leave it closed, and open the store to new names.
+#[test]
+fn a_closed_name_that_is_not_had_for_the_moment_is_not_left_out_of_a_list() {
+    let (records, mut store) = memory();
+    for text in ["a", "b"] {
+        created(&mut store, text, SequenceSettings::default());
+        records.set_closed(text, true);
+    }
+    assert_eq!(store.list("", "", 9).unwrap().len(), 2);
+    for calls in [1, 2] {
+        records.fail_after(calls, RecordFault::Away);
+        let listed = store.list("", "", 9);
+        assert!(matches!(listed, Err(StoreError::Away { .. })), "{calls}: {listed:?}");
+    }
+    assert_eq!(store.list("", "", 9).unwrap().len(), 2);
 }
 
 /// A name that was made since the backup, of which nobody thinks, is made again by who uses it next.
