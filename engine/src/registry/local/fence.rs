@@ -53,7 +53,7 @@ pub fn fence_restored(folder: &Path, now_ns: u64) -> Result<Fenced, LocalError> 
         let (path, folder) = (held.path, folder.to_owned());
         return Err(LocalError::OtherCluster { path, folder, registry: cluster, node: found });
     }
-    sequences::fence::check_cluster(folder, &held.header.genesis)?;
+    sequences::fence::check_own(folder, &held.header.genesis)?;
     // First: cut off after it, the folder has closed sequences and a registry that is fenced once more.
     let sequences = sequences::fence::close(folder, &held.header.genesis)?;
     let fenced = held.raise(folder, now_ns, cluster)?;

@@ -7,6 +7,7 @@ use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{Shutdown, shutdown};
 use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::net::TcpListener;
+use tokio::net::tcp::ReadHalf;
 use tokio::runtime::Builder;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ClientConfig;
@@ -55,6 +56,16 @@ async fn ask(client: TcpStream, trusted: Option<&Arc<ClientConfig>>, request: &[
     client.flush().await.unwrap();
     shutdown(&socket, Shutdown::Write).unwrap();
     client
+}
+
+/// A connection of RESP, of which nothing was read.
+fn of_resp<W: Writing>(
+    reader: ReadHalf<'_>,
+    writer: W,
+    newcomer: Arc<Newcomer>,
+    times: (Instant, Duration),
+) -> Connection<ReadHalf<'_>, W, resp::Session> {
+    Connection::new(reader, writer, resp::Session::new(Home::shared(), None), newcomer, times)
 }
 
 #[test]
@@ -219,10 +230,9 @@ fn a_stranger_that_has_begun_a_command_has_no_more_than_its_time_to_greet_when_t
     runtime.block_on(async {
         let (_client, mut stream, newcomer) = connected().await;
         let (reader, writer) = stream.split();
-        let session = resp::Session::new(Home::shared(), None);
         let now = Instant::now();
         let opened = now.checked_sub(GREETING_DEADLINE).unwrap();
-        let mut connection = Connection::new(reader, writer, session, newcomer, (opened, GREETING_DEADLINE));
+        let mut connection = of_resp(reader, writer, newcomer, (opened, GREETING_DEADLINE));
         (connection.sent_away, connection.begun) = (Some(opened), Some(now));
         assert!(connection.time_is_over(), "its deadline is over, and would ring at once again and again");
     });
@@ -237,9 +247,8 @@ fn a_client_that_reads_nothing_is_closed_soon_where_all_hold_too_much_and_has_it
         runtime.block_on(async {
             let (_client, mut stream, newcomer) = connected().await;
             let (reader, writer) = stream.split();
-            let session = resp::Session::new(Home::shared(), None);
             let times = (Instant::now(), Duration::from_mins(5));
-            let mut connection = Connection::new(reader, writer, session, newcomer, times);
+            let mut connection = of_resp(reader, writer, newcomer, times);
             connection.unread = UnreadPart::new(Arc::new(Unread::up_to(most, 1)));
             connection.outbox.widen();
             connection.outbox.append(|out| out.resize(20_000_000, b'x'));
@@ -317,9 +326,8 @@ fn what_tls_keeps_of_replies_is_memory_that_counts() {
         let all = Arc::new(Unread::up_to(1_000_000, 1_000));
         let (_client, mut stream, newcomer) = connected().await;
         let (reader, _) = stream.split();
-        let session = resp::Session::new(Home::shared(), None);
         let writer = Clogged { is_flushed: false };
-        let mut clogged = Connection::new(reader, writer, session, newcomer, times);
+        let mut clogged = of_resp(reader, writer, newcomer, times);
         clogged.unread = UnreadPart::new(Arc::clone(&all));
         for (taken, counted) in [(5_000, 0), (20_000, 25_000), (100_000, TLS_BUFFER)] {
             clogged.outbox.append(|out| out.resize(taken, b'x'));
@@ -350,8 +358,7 @@ fn half_a_request_is_memory_that_counts_and_who_holds_much_of_too_much_goes() {
         ] {
             let (_client, mut stream, newcomer) = connected().await;
             let (reader, writer) = stream.split();
-            let session = resp::Session::new(Home::shared(), None);
-            let mut half = Connection::new(reader, writer, session, newcomer, times);
+            let mut half = of_resp(reader, writer, newcomer, times);
             half.half = UnreadPart::new(Arc::clone(&all));
             others.set(of_others);
             half.inbox.room(INBOX_MOST).resize(len, b'x');
@@ -370,9 +377,8 @@ fn half_a_command_whose_time_is_over_is_given_no_other_by_one_more_byte() {
         runtime.block_on(async {
             let (_client, mut stream, newcomer) = connected().await;
             let (reader, writer) = stream.split();
-            let session = resp::Session::new(Home::shared(), None);
             let times = (ago(FRAME_DEADLINE), Duration::from_secs(5));
-            let mut connection = Connection::new(reader, writer, session, newcomer, times);
+            let mut connection = of_resp(reader, writer, newcomer, times);
             connection.inbox.room(INBOX_MOST).extend_from_slice(b"*1\r\n$4\r\nPING\r\n");
             connection.advance();
             assert!(connection.session.was_greeted());

@@ -12,9 +12,9 @@
 //! - I3 a slot that cannot be read, or that the folder knew used and is not, stays a slot whose name is lost.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::{begun, draw_era, genesis_of_file};
+use super::{begun, check_cluster, draw_era, genesis_of_file};
 use crate::registry::local::disk::{Disk, FileDisk, LOCK_WAIT, lock};
 use crate::registry::local::error::LocalError;
 use crate::registry::local::format::{GROWTH_SLOTS, Kind, Pair, PairFlaw, Place, Row};
@@ -52,31 +52,27 @@ pub fn fence_sequences(folder: &Path) -> Result<SequencesFenced, LocalError> {
 
 /// Whether the file of a folder is one of another folder: a copy.
 pub(in crate::registry::local) fn is_copied(folder: &Path) -> Result<bool, LocalError> {
-    let path = genesis::path_of(folder, FileKind::Sequences);
-    match open_file(&path) {
-        Err(LocalError::Absent { .. }) => Ok(false),
-        Err(error) => Err(error),
-        Ok(disk) => {
-            let header = read_header(&disk, FileKind::Sequences, &path)?.header;
-            let found = disk.identity().map_err(LocalError::io("identify", &path))?;
-            Ok(!header.identity.same_file(&found))
-        }
-    }
+    let Some((path, disk, header)) = file_of(folder)? else { return Ok(false) };
+    let found = disk.identity().map_err(LocalError::io("identify", &path))?;
+    Ok(!header.identity.same_file(&found))
 }
 
 /// Refuses a file of another cluster: what its folder knew is of its own, and would be forgotten.
-pub(in crate::registry::local) fn check_cluster(folder: &Path, genesis: &Genesis) -> Result<(), LocalError> {
+pub(in crate::registry::local) fn check_own(folder: &Path, genesis: &Genesis) -> Result<(), LocalError> {
+    let Some((path, _, header)) = file_of(folder)? else { return Ok(()) };
+    check_cluster(header.genesis.cluster, genesis, &path)
+}
+
+/// The file of a folder, opened, and its header; `None` where there is none.
+fn file_of(folder: &Path) -> Result<Option<(PathBuf, FileDisk, Header)>, LocalError> {
     let path = genesis::path_of(folder, FileKind::Sequences);
     let disk = match open_file(&path) {
         Ok(disk) => disk,
-        Err(LocalError::Absent { .. }) => return Ok(()),
+        Err(LocalError::Absent { .. }) => return Ok(None),
         Err(error) => return Err(error),
     };
-    let found = read_header(&disk, FileKind::Sequences, &path)?.header.genesis.cluster;
-    if found == genesis.cluster {
-        return Ok(());
-    }
-    Err(LocalError::SequencesOfOther { path, folder: folder.to_owned(), found, registry: genesis.cluster })
+    let header = read_header(&disk, FileKind::Sequences, &path)?.header;
+    Ok(Some((path, disk, header)))
 }
 
 /// Closes all records, in a new file. Called with every seat locked (I1).

@@ -29,7 +29,7 @@ use super::seat::{Seat, Taker};
 use super::{OPENING_TRIES, genesis, open_file};
 use crate::clock::{Clock, SystemClock};
 use crate::registry::record::EraId;
-use crate::registry::{Genesis, Layout, Token};
+use crate::registry::{ClusterId, Genesis, Layout, Token};
 use crate::sys::deferred_log;
 
 /// The records of names in a folder, opened by one user of them.
@@ -97,7 +97,7 @@ impl LocalSequences {
             };
             let clock = Arc::new(SystemClock);
             let Some(mut records) = Records::open(disk, FileKind::Sequences, &path, clock)? else { continue };
-            check_cluster(&records, &genesis, &path)?;
+            check_cluster(records.genesis().cluster, &genesis, &path)?;
             records.keep_hints(Box::new(FolderHints::of(folder, FileKind::Sequences)), &path)?;
             genesis::sweep(folder);
             let seat = Some(Seat::take(folder, Taker::Sequences)?);
@@ -218,8 +218,8 @@ fn check_never_there(folder: &Path, path: &Path) -> Result<(), LocalError> {
     Ok(())
 }
 
-fn check_cluster<D: Disk>(records: &Records<D>, genesis: &Genesis, path: &Path) -> Result<(), LocalError> {
-    let found = records.genesis().cluster;
+/// Refuses a file of sequences of another registry.
+fn check_cluster(found: ClusterId, genesis: &Genesis, path: &Path) -> Result<(), LocalError> {
     if found == genesis.cluster {
         return Ok(());
     }

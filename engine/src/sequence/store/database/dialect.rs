@@ -23,7 +23,7 @@ pub(super) enum Created {
     New(Row),
     /// It was there.
     There(Row),
-    /// A fence says that new names begin higher. Nothing was made.
+    /// A fence says that new names begin higher, and nothing was made. MySQL raises the new row instead.
     BelowAFence,
 }
 
@@ -71,8 +71,8 @@ pub(super) trait Dialect: 'static {
         limit: usize,
     ) -> Result<Vec<FoundRow>, Failure>;
 
-    /// Makes a row, unless new names begin higher at the moment that it is committed; but what [`wait_for_new`](Self::wait_for_new)
-    /// waits for need not know.
+    /// Makes a row, no lower than where new names begin at the moment that it is committed; but what
+    /// [`wait_for_new`](Self::wait_for_new) waits for need not know.
     async fn create(
         connection: &mut Self::Connection,
         name: &SequenceName,

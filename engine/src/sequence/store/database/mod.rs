@@ -293,13 +293,10 @@ impl<D: Dialect> DatabaseStore<D> {
     /// The row in which a fence said where new names begin.
     fn said_of_new_names(&mut self) -> Result<Option<Row>, StoreError> {
         let found = self.run(async |connection| D::read(connection, &SequenceName::of_new_names()).await);
-        found.map_err(StoreError::from).map_err(|error| match error {
-            StoreError::Refused { why } => StoreError::Refused {
-                why: format!(
-                    "the row '@new' of the table, in which a fence said where new names begin: {why}"
-                ),
-            },
-            other => other,
+        found.map_err(|error| {
+            refused_with(error, |why| {
+                format!("the row '@new' of the table, in which a fence said where new names begin: {why}")
+            })
         })
     }
 
@@ -333,6 +330,14 @@ impl From<CallError> for StoreError {
             CallError::NotConnected(error) => error,
             CallError::Failed(failure) => failure.into(),
         }
+    }
+}
+
+/// The error of a call; a refusal in other words.
+fn refused_with(error: CallError, words: impl FnOnce(String) -> String) -> StoreError {
+    match error.into() {
+        StoreError::Refused { why } => StoreError::Refused { why: words(why) },
+        other => other,
     }
 }
 
@@ -476,14 +481,13 @@ impl<D: Dialect> Store for DatabaseStore<D> {
             }
             D::wait_for_new(connection).await
         });
-        told.map_err(StoreError::from).map_err(|error| match error {
-            StoreError::Refused { why } => StoreError::Refused {
-                why: format!(
+        told.map_err(|error| {
+            refused_with(error, |why| {
+                format!(
                     "that new names begin at {least} could not be noted in the row '@new' of the table: {why}; needed are INSERT \
                      and UPDATE on the table as a whole, and that it takes that name. If no sequence is missing, --new-start 1 needs no row"
-                ),
-            },
-            other => other,
+                )
+            })
         })
     }
 
