@@ -164,6 +164,7 @@ impl Producer {
         if shared.generation.forked() {
             return Duration::ZERO;
         }
+        self.reserve.erase_given_up();
 
         let tick = now.tick.unwrap_or(0);
         let burst = now.reading.boot < self.burst_until;
@@ -280,7 +281,7 @@ impl Producer {
             } else {
                 tracing::warn!(
                     "the wall clock leapt forward; all ids in memory and in the spill are dropped, in case this machine was resumed \
-                     from a snapshot. Let this process run until the registry has answered it, so that the next one gets none of them"
+                     from a snapshot"
                 );
             }
         });

@@ -220,8 +220,6 @@ guards! {
     LeapDropsWindows,
     /// It drops a claim whose answer is under way.
     LeapDropsClaim,
-    /// It drops a grant whose answer is under way.
-    LeapDropsGrant,
     /// It has the registry thread forget who it was.
     LeapResetsIdentity,
     /// The registry thread draws another token then.
@@ -240,6 +238,8 @@ guards! {
     CopyGivesUpSpill,
     /// So does a leap: the registry may have gone back with the machine, and a copy may have run for seconds before its clock was set.
     LeapGivesUpSpill,
+    /// What is given up is taken out of the file as well: the process may be killed before the registry answers.
+    LeapErasesSpill,
 
     /// A segment is taken from by one addition (Q4).
     SegmentTakeIsOne,

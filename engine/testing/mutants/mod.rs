@@ -230,7 +230,6 @@ mutants! {
     "leap-keeps-reserve", [G::LeapDropsReserve], "copies", Test("testing::simulation::twins::a_leap_that_leaves_what_the_producer_holds_is_found_out");
     "leap-keeps-windows", [G::LeapDropsWindows], "copies", Test("testing::simulation::twins::a_leap_that_leaves_the_windows_is_found_out");
     "leap-keeps-claim", [G::LeapDropsClaim], "copies", Test("testing::simulation::twins::a_leap_that_leaves_a_claim_under_way_is_found_out");
-    "leap-keeps-grant", [G::LeapDropsGrant], "copies", Test("testing::simulation::twins::a_leap_that_leaves_a_grant_under_way_is_found_out");
     "leap-keeps-doubts", [G::LeapResetsIdentity], "copies", Test("testing::simulation::twins::a_leap_that_leaves_the_registry_thread_who_it_was_is_found_out");
     // Of the two either is enough, but a token is not always to be had.
     "leap-keeps-claim-in-doubt", [G::LeapDrawsToken, G::LeapForgetsClaim], "copies",
@@ -243,6 +242,8 @@ mutants! {
     "copy-met-and-nothing-voided", [G::CopyVoids], "copies", Test("testing::simulation::twins::met::a_process_that_keeps_what_a_copy_of_it_has_is_found_out");
     "leap-keeps-own-spill", [G::LeapGivesUpSpill], "copies",
         Test("testing::simulation::twins::a_machine_that_is_put_back_with_its_registry_issues_nothing_of_its_spill_again");
+    "leap-leaves-spill-to-the-next", [G::LeapErasesSpill], "copies",
+        Test("testing::simulation::twins::a_machine_that_is_killed_before_its_registry_answered_a_leap_leaves_nothing_to_the_next_process");
     "copy-met-and-spill-kept", [G::CopyGivesUpSpill], "copies", Test("testing::simulation::twins::met::a_process_that_keeps_what_a_copy_of_it_has_is_found_out");
 
     "segment-taken-in-two-steps", [G::SegmentTakeIsOne], "Q4",

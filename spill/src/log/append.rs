@@ -1,14 +1,18 @@
-//! Appending: make room, then write, then move the head.
+//! Writing: an append makes room, then writes, then moves the head; what is erased leaves the readable range, and then
+//! the storage.
 
 use std::io;
 use std::ops::Range;
 
 use super::Log;
-use crate::error::AppendError;
+use crate::error::{AppendError, SyncError};
 use crate::extent::{Extent, Stock};
 use crate::format::{PAGE, RECORD_BYTES};
 use crate::header::Header;
 use crate::storage::Storage;
+
+/// Records that are erased by one write: 64 KiB.
+const ERASED_AT_ONCE: u64 = 2_048;
 
 /// What an append did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,13 +71,44 @@ impl Log {
         Ok(Appended { indexes: start..end, dropped: all_dropped.stock() })
     }
 
-    /// Writes at most a lap of records, in one piece or, over the end of the file, in two.
+    /// Writes zeros over all that can be read below `upto`, and returns when they would survive a power cut: no later
+    /// opening finds it, whatever the mark is then. Says what that drops.
+    ///
+    /// After an error it is not known what is left in the file, and the log refuses all further writes.
+    pub fn erase(&mut self, upto: u64) -> Result<Stock, SyncError> {
+        if self.poisoned {
+            return Err(SyncError::Poisoned);
+        }
+        let upto = upto.min(self.head);
+        let mut index = self.tail();
+        let dropped = self.release(upto);
+        while index < upto {
+            let count = (upto - index).min(ERASED_AT_ONCE);
+            self.buffer.clear();
+            self.buffer.resize(count as usize * RECORD_BYTES, 0);
+            self.write_buffer(index).map_err(|error| {
+                self.poisoned = true;
+                SyncError::Io(error)
+            })?;
+            index += count;
+        }
+        self.sync()?;
+        Ok(dropped.stock())
+    }
+
+    /// Writes at most a lap of records.
     fn write(&mut self, indexes: Range<u64>, extents: &[Extent]) -> io::Result<()> {
         self.buffer.clear();
-        let slot = self.header.slot(indexes.start);
+        let first = indexes.start;
         for (index, extent) in indexes.zip(extents) {
             self.seal.encode(index, *extent, &mut self.buffer);
         }
+        self.write_buffer(first)
+    }
+
+    /// Writes what is in the buffer from the slot of `index` on: in one piece or, over the end of the file, in two.
+    fn write_buffer(&mut self, index: u64) -> io::Result<()> {
+        let slot = self.header.slot(index);
         let until_end = (self.header.capacity - slot) as usize * RECORD_BYTES;
         let (before, after) = self.buffer.split_at(until_end.min(self.buffer.len()));
         let storage = self.storage.as_mut();

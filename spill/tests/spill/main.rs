@@ -3,6 +3,7 @@
 
 mod bodies;
 mod damage;
+mod erase;
 mod file;
 mod golden;
 mod model;

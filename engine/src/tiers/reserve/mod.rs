@@ -61,11 +61,11 @@ pub(crate) struct Reserve {
     pub(crate) why_not: Option<String>,
     mark: u64,
     granting: bool,
-    /// The grant that is under way may be in use in another copy of this machine.
-    void_grant: bool,
     /// What was appended to that file below this index may be in use in another copy of this machine: the mark is moved there,
     /// and nothing below is read, not by a later life either. It outlives the log.
     give_up: Option<(SpillId, u64)>,
+    /// It is in the file still.
+    unerased: bool,
     /// The log that was abandoned, and where what may have been written to it ends.
     abandoned: Option<(SpillId, u64)>,
     /// Everything below this index was too old when it was last looked at.
@@ -98,8 +98,8 @@ impl Reserve {
             why_not,
             mark,
             granting: false,
-            void_grant: false,
             give_up: None,
+            unerased: false,
             abandoned: None,
             alive_from: 0,
             oldest_from: 0,
@@ -337,9 +337,7 @@ impl Reserve {
     /// The registry's answer to a grant.
     pub(crate) fn granted(&mut self, from: u64, result: Result<u64, GrantError>, boot: u64) {
         self.granting = false;
-        if result.is_err() {
-            self.void_grant = false;
-        }
+        self.erase_given_up();
         let Some(log) = &mut self.log else { return self.gave_up(&result, boot) };
         match result {
             Ok(upto) => {
@@ -352,7 +350,6 @@ impl Reserve {
                 log.resume_at(upto);
                 self.mark = upto;
                 self.tally.granted_extents += upto - from;
-                let voided = std::mem::take(&mut self.void_grant);
                 let lost = match read {
                     Ok(damage) => {
                         self.tally.damaged += damage.records;
@@ -368,11 +365,7 @@ impl Reserve {
                 self.tally.wasted_grant += lost;
                 for (_, extent) in found {
                     self.tally.replayed += extent.ids();
-                    if voided {
-                        self.tally.wasted_step += extent.ids();
-                    } else {
-                        self.granted.push(extent);
-                    }
+                    self.granted.push(extent);
                 }
             }
             Err(GrantError::Moved { granted_upto }) => {
@@ -399,7 +392,6 @@ impl Reserve {
 
     /// The same for a file that is used no more, of which nothing is asked but that its mark is moved.
     fn gave_up(&mut self, result: &Result<u64, GrantError>, boot: u64) {
-        self.void_grant = false;
         match result {
             Ok(mark) | Err(GrantError::Moved { granted_upto: mark }) => self.mark = *mark,
             Err(GrantError::Later { .. }) => self.grant_after = boot + 1_000_000_000,
@@ -430,14 +422,33 @@ impl Reserve {
         let gives_up = if copied { Guard::CopyGivesUpSpill } else { Guard::LeapGivesUpSpill };
         if gives_up.holds() {
             self.give_up_stock();
+            self.unerased = self.log.is_some() && Guard::LeapErasesSpill.holds();
         }
-        self.void_grant = self.granting && Guard::LeapDropsGrant.holds();
         if !Guard::LeapDropsReserve.holds() {
             return;
         }
         self.tally.wasted_step += self.held();
         for pieces in [&mut self.fresh, &mut self.granted, &mut self.backlog] {
             pieces.drain();
+        }
+    }
+
+    /// Takes what is given up out of the file, so that a grant that is under way finds nothing there, nor does the next process
+    /// if this one is killed before the registry moved the mark. Not under the gate's lock, since the disk may stand still.
+    pub(crate) fn erase_given_up(&mut self) {
+        if !std::mem::take(&mut self.unerased) {
+            return;
+        }
+        let (Some(log), Some((_, upto))) = (&mut self.log, self.give_up) else { return };
+        match log.erase(upto) {
+            Ok(erased) => {
+                self.tally.replayed += erased.ids;
+                self.tally.wasted_step += erased.ids;
+            }
+            Err(error) => {
+                self.tally.failures += 1;
+                self.abandon(&format!("what it holds could not be erased: {}", with_source(&error)));
+            }
         }
     }
 
@@ -452,10 +463,10 @@ impl Reserve {
         self.log.as_ref().map(|log| (log.id(), log.head()))
     }
 
-    /// The grant that moves the mark past what is given up; what it brings is dropped.
+    /// The grant that moves the mark past what is given up; it brings nothing, as that is erased.
     pub(crate) fn plan_giving_up(&mut self) -> Option<GrantRequest> {
         let (spill, upto) = self.give_up.filter(|(_, upto)| self.mark < *upto)?;
-        (self.granting, self.void_grant) = (true, true);
+        self.granting = true;
         Some(GrantRequest { spill, from: upto - 1, upto, gives_up: true })
     }
 
@@ -466,6 +477,7 @@ impl Reserve {
         for kept in [&mut self.fresh, &mut self.granted, &mut self.backlog] {
             pieces.extend(kept.drain());
         }
+        self.erase_given_up();
         let before = self.tally.spilled;
         self.put_away(pieces);
         let appended = self.tally.spilled - before;

@@ -101,22 +101,33 @@ fn what_a_stop_appended_is_waste_if_its_sync_fails() {
     assert_eq!((tally.failures, tally.spilled, tally.wasted_spill), (1, before, second(SECONDS).ids()));
 }
 
+/// The next process reads the file from a mark that was not moved, and this one's grant was asked for before.
 #[test]
-fn a_grant_that_a_leap_made_void_and_that_failed_makes_no_later_one_void() {
-    // Else nothing is granted later.
-    Guard::without(&[Guard::LeapGivesUpSpill], after_a_grant_that_was_void);
+fn what_a_leap_gives_up_is_erased_before_a_grant_under_way_is_read() {
+    let (mut reserve, disk) = spilled();
+    let ids = reserve.stock().ids;
+    assert!(reserve.plan_grant(FLOOR + 9_000, 0, true).is_some());
+    reserve.void(false);
+    reserve.granted(0, Ok(SECONDS), 0);
+    assert_eq!((reserve.held(), reserve.stock().ids), (0, 0));
+    assert_eq!((reserve.tally.replayed, reserve.tally.wasted_step), (ids, ids));
+    let layout = Layout::default();
+    let expected = Expected { cluster: [1; 16], stride: layout.stride(), layout: layout.to_bytes() };
+    let (mut next, _) = Log::open(Box::new(disk), &expected).unwrap();
+    next.resume_at(0);
+    assert_eq!(next.stock().extents, 0);
 }
 
-fn after_a_grant_that_was_void() {
-    let (mut reserve, _disk) = spilled();
-    let ids = reserve.stock().ids;
-    let plan = |reserve: &mut Reserve, boot| reserve.plan_grant(FLOOR + 9_000, boot, true).is_some();
-    assert!(plan(&mut reserve, 0));
+#[test]
+fn a_file_that_what_is_given_up_cannot_be_erased_from_is_used_no_more() {
+    let (mut reserve, disk) = spilled();
     reserve.void(false);
-    reserve.granted(0, Err(GrantError::Later { why: "away".into() }), 0);
-    assert!(plan(&mut reserve, 10_000_000_000));
-    reserve.granted(0, Ok(SECONDS), 10_000_000_000);
-    assert_eq!((reserve.held(), reserve.tally.wasted_step), (ids, 0));
+    disk.fail_sync(1);
+    reserve.erase_given_up();
+    assert!(!reserve.has_spill() && reserve.tally.failures == 1);
+    // The mark is moved all the same.
+    let request = reserve.plan_grant(FLOOR + 9_000, 0, false).expect("a move of the mark");
+    assert_eq!((request.upto, request.gives_up), (SECONDS, true));
 }
 
 /// A leap, or a copy that was met, and then a disk that fails before the registry answers: the next life would read what was given up.

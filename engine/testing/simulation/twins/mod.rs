@@ -82,13 +82,23 @@ fn before(seed: u64) -> World {
     world
 }
 
-/// What is wrong with what became of the two.
-pub(crate) fn resumed_twice(seed: u64) -> Result<(), String> {
-    resumed(seed, false)
+/// What becomes of the second one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Second {
+    /// Its clock leaps at once.
+    Leaps,
+    /// It runs for some seconds before that, in which its spill gets what both have.
+    RunsOn,
+    /// It does, and is killed at the leap, before its registry has done anything that it asked for.
+    IsKilled,
 }
 
-/// `runs_on`: the second one runs for some seconds before its clock leaps, in which its spill gets what both have.
-fn resumed(seed: u64, runs_on: bool) -> Result<(), String> {
+/// What is wrong with what became of the two.
+pub(crate) fn resumed_twice(seed: u64) -> Result<(), String> {
+    resumed(seed, Second::Leaps)
+}
+
+fn resumed(seed: u64, second: Second) -> Result<(), String> {
     let (mut one, mut two) = (before(seed), before(seed));
     if one.got != two.got {
         return Err("the worlds are not the same before the copy".into());
@@ -100,7 +110,7 @@ fn resumed(seed: u64, runs_on: bool) -> Result<(), String> {
     let known = two.got.len();
     two.rng = Rng::new(!seed);
     let mut rng = Rng::new(seed.rotate_left(32));
-    if runs_on {
+    if second != Second::Leaps {
         // Nobody calls, and nothing that it asks for is done yet.
         for _ in 0..rng.within(1, 6) {
             two.time.pass(SECOND);
@@ -129,13 +139,16 @@ fn resumed(seed: u64, runs_on: bool) -> Result<(), String> {
         // Somebody calls first.
         two.cut(rng.pick(&[Order::Fresh, Order::Ordered]));
     }
-    if rng.chance(30) {
+    if second == Second::IsKilled {
+        two.turn();
+        two.stopped = true;
+    } else if rng.chance(30) {
         two.stop()?;
     } else {
         two.turn();
     }
     let disk = two.disk.take().filter(|_| two.stopped);
-    if rng.chance(50) {
+    if second != Second::IsKilled && rng.chance(50) {
         // What it asked for is done before the others do anything.
         (0..8).for_each(|_| two.job());
     }
@@ -250,18 +263,29 @@ fn from_the_reading_on_that_sees_a_leap_no_thread_goes_on_with_its_run() {
     });
 }
 
+/// Nothing comes twice in twins of which the second one does so, and something does without this guard.
+fn found_where_the_second(second: Second, guard: Guard) {
+    for n in 0..TWINS {
+        assert_eq!(resumed(seed(n), second), Ok(()), "twins {n}");
+    }
+    let failure = |n: u64| resumed(seed(n), second).err().map(|why| (n, why));
+    let found = Guard::without(&[guard], || (0..MOST).find_map(failure));
+    let Some((n, why)) = found else { panic!("nothing is wrong in {MOST} twins without {guard:?}") };
+    println!("twins {n}: {why}");
+    assert!(why.contains("an id came twice"), "{why}");
+}
+
 /// An ensemble is not put back with a machine: it knows of one mark for two files, in which something else lies at one place.
 #[test]
 fn a_machine_that_ran_on_for_seconds_before_its_clock_leapt_leaves_nothing_in_its_spill_that_the_other_copy_has()
  {
-    for n in 0..TWINS {
-        assert_eq!(resumed(seed(n), true), Ok(()), "twins {n}");
-    }
-    let failure = |n: u64| resumed(seed(n), true).err().map(|why| (n, why));
-    let found = Guard::without(&[Guard::LeapGivesUpSpill], || (0..MOST).find_map(failure));
-    let Some((n, why)) = found else { panic!("nothing is wrong in {MOST} twins that keep the spill") };
-    println!("twins {n}: {why}");
-    assert!(why.contains("an id came twice"), "{why}");
+    found_where_the_second(Second::RunsOn, Guard::LeapGivesUpSpill);
+}
+
+/// The mark of its spill was not moved by then.
+#[test]
+fn a_machine_that_is_killed_before_its_registry_answered_a_leap_leaves_nothing_to_the_next_process() {
+    found_where_the_second(Second::IsKilled, Guard::LeapErasesSpill);
 }
 
 /// An id that came twice where a machine is put back to a snapshot of its memory and its disk, on which its registry is, after it
@@ -341,7 +365,6 @@ mutants! {
     a_leap_that_leaves_what_the_producer_holds_is_found_out, LeapDropsReserve;
     a_leap_that_leaves_the_windows_is_found_out, LeapDropsWindows;
     a_leap_that_leaves_a_claim_under_way_is_found_out, LeapDropsClaim;
-    a_leap_that_leaves_a_grant_under_way_is_found_out, LeapDropsGrant;
     a_leap_that_leaves_a_renewal_under_way_is_found_out, RenewalOfHeldWorker;
     a_leap_that_leaves_the_registry_thread_who_it_was_is_found_out, LeapResetsIdentity;
     a_leap_that_leaves_a_claim_in_doubt_is_found_out, LeapDrawsToken, LeapForgetsClaim;
