@@ -15,6 +15,8 @@
 //! - I6 a thousand requests in one piece wait for one turn of the other connections of the thread, and a thousand behind
 //!   them for another, if others ask.
 
+mod held;
+
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
@@ -38,7 +40,7 @@ use crate::net::newcomers::Newcomer;
 use crate::net::stream::{Reading, TlsHalf, Writing};
 use crate::state::access::REJECTION_PAUSE;
 use crate::state::server::Server;
-use crate::state::unread::UnreadPart;
+use held::{Held, UNREAD_LOOK};
 
 /// The largest piece that is read at once. 64 KiB are 2,700 requests for an id.
 const INBOX_MOST: usize = 64 * 1024;
@@ -50,13 +52,6 @@ const LARGE_BATCH: usize = 16 * 1024;
 
 /// A client that is being closed and takes nothing of its last replies for so long is given up.
 const LAST_WRITE: Duration = Duration::from_secs(5);
-
-/// How often a connection is looked at that does not read its replies, and how long it may take none while they are too many.
-const UNREAD_LOOK: Duration = Duration::from_secs(2);
-
-/// What it has to take of them in such a span.
-const UNREAD_SPAN: Duration = Duration::from_secs(10);
-const UNREAD_PACE: usize = 1 << 20;
 
 /// Requests that were sent before the client can have read GOAWAY are answered: so much is allowed for the way.
 const GO_AWAY_GRACE: Duration = Duration::from_millis(250);
@@ -185,15 +180,7 @@ struct Connection<R, W, C> {
     /// The deadline at which the socket was looked into, and the one at which it was written to directly.
     looked: Option<Instant>,
     pushed: Option<Instant>,
-    /// What of its replies it has not read, since when that counts, how much it took since, and when it was looked at.
-    unread: UnreadPart,
-    unread_since: Option<Instant>,
-    unread_written: usize,
-    unread_looked: Instant,
-    /// So much was taken since the socket had everything: within TLS it may lie there still.
-    taken: usize,
-    /// What it has begun to ask for, and not more of yet.
-    half: UnreadPart,
+    held: Held,
     /// The client got its time behind GOAWAY a second time.
     was_prolonged: bool,
     /// It was sent away since it asked for nothing.
@@ -210,16 +197,10 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
         (opened, idle): (Instant, Duration),
     ) -> Self {
         let server = &session.client().server;
-        let (unread, half) = (Arc::clone(&server.unread), Arc::clone(&server.begun));
         Self {
+            held: Held::new(server, opened),
             reader,
             writer,
-            unread: UnreadPart::new(unread),
-            half: UnreadPart::new(half),
-            unread_since: None,
-            unread_written: 0,
-            unread_looked: opened,
-            taken: 0,
             session,
             newcomer,
             inbox: Inbox::default(),
@@ -369,8 +350,7 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
     fn was_written(&mut self, count: usize) {
         crash_points::written();
         self.outbox.consume(count);
-        self.unread_written += count;
-        self.taken += count;
+        self.held.wrote(count);
         self.active = Instant::now();
         if self.outbox.is_empty() && self.session.in_flight() == 0 {
             self.busy_poll.answered(self.active);
@@ -416,61 +396,42 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
     /// The same, or when it is to be looked at since it does not read.
     fn due(&self) -> Instant {
         let due = self.last_due();
-        if self.unread.counts() { due.min(self.unread_looked + UNREAD_LOOK) } else { due }
+        if self.held.unread.counts() { due.min(self.held.looked + UNREAD_LOOK) } else { due }
     }
 
     /// Counts what it has not read.
     fn note_unread(&mut self) {
-        if self.writer.is_flushed() {
-            self.taken = 0;
-        }
-        self.unread.set(self.outbox.memory() + self.taken.min(TLS_BUFFER) + self.session.kept());
-        if !self.unread.counts() {
-            self.unread_since = None;
-        } else if self.unread_since.is_none() {
-            self.unread_looked = Instant::now();
-            (self.unread_since, self.unread_written) = (Some(self.unread_looked), 0);
-        }
-        self.outbox.tighten(self.unread.bound());
+        // Requests that are not answered before it reads lie here as long.
+        let is_blocked = self.need == Need::Room && !self.is_written();
+        let behind = if is_blocked { self.inbox.rest().len() } else { 0 };
+        let bytes = self.outbox.memory() + behind + self.session.kept();
+        self.held.note_unread(bytes, self.writer.is_flushed());
+        self.outbox.tighten(self.held.unread.bound());
     }
 
-    /// Counts what it has begun to ask for. Whether it is to go, since that lies here for as long as the client likes, and others
-    /// have too much here, too.
+    /// Counts what it has begun to ask for. Whether it is to go for that.
     fn has_too_much_begun(&mut self) -> bool {
-        self.half.set(if self.need == Need::Input { self.inbox.rest().len() } else { 0 });
-        let ends = self.half.is_too_much();
-        if ends {
-            self.half.tell();
-        }
-        ends
+        let begun = if self.need == Need::Input { self.inbox.rest().len() } else { 0 };
+        self.held.has_too_much_begun(begun)
     }
 
     /// Whether it is to make room, where what nobody reads is too much: it takes nothing of it, or takes long.
     fn makes_room(&mut self, now: Instant) -> bool {
-        // This process may have been stopped meanwhile, and not the client.
-        let is_late = now > self.unread_looked + 2 * UNREAD_LOOK;
-        self.unread_looked = now;
-        if self.unread.is_too_much() {
+        let is_late = self.held.look(now);
+        if self.held.unread.is_too_much() {
             // It may hold more than what waits.
             self.outbox.trim();
             self.note_unread();
         }
-        if !self.unread.is_too_much() {
+        if !self.held.unread.is_too_much() {
             return false;
         }
-        if is_late {
-            (self.unread_since, self.unread_written) = (Some(now), 0);
-        }
-        let mut is_slow = false;
-        if self.unread_since.is_some_and(|since| now >= since + UNREAD_SPAN) {
-            is_slow = self.unread_written < UNREAD_PACE;
-            (self.unread_since, self.unread_written) = (Some(now), 0);
-        }
+        let is_slow = self.held.is_slow(now, is_late);
         // Who has only queued something may think for a moment.
         let is_silent = now >= self.active + UNREAD_LOOK && !self.is_written();
         let ends = is_slow || is_silent && !matches!(self.push(), Ok(true));
         if ends {
-            self.unread.tell();
+            self.held.unread.tell();
         }
         ends
     }
@@ -572,7 +533,7 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
             self.was_written(pushed.taken);
         } else if pushed.taken > 0 {
             self.outbox.consume(pushed.taken);
-            self.taken += pushed.taken;
+            self.held.put_in_tls(pushed.taken);
         }
         Ok(pushed.moved)
     }
@@ -598,9 +559,6 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
         }
     }
 }
-
-/// What TLS takes of a connection's replies while the socket takes nothing.
-const TLS_BUFFER: usize = 64 * 1024;
 
 /// Reads into memory that the inbox has only while something comes, or is in it.
 async fn read(reader: &mut impl Reading, inbox: &mut Inbox, least: usize) -> io::Result<usize> {

@@ -16,13 +16,14 @@ use xuid_protocol::{
     Bulk, Hello, Order, PREFACE, SequenceName, request_array, request_hello, request_seq_info,
 };
 
+use super::held::{TLS_BUFFER, UNREAD_PACE, UNREAD_SPAN};
 use super::*;
 use crate::config::Tokens;
 use crate::fronts::buffers::STRANGER_HIGH;
 use crate::fronts::fixture::{Home, PATIENCE};
 use crate::net::newcomers::Newcomers;
 use crate::net::stream::Pushed;
-use crate::state::unread::Unread;
+use crate::state::unread::{Unread, UnreadPart};
 
 /// As many questions as may wait.
 fn questions(server: &Server) -> Vec<u8> {
@@ -249,7 +250,7 @@ fn a_client_that_reads_nothing_is_closed_soon_where_all_hold_too_much_and_has_it
             let (reader, writer) = stream.split();
             let times = (Instant::now(), Duration::from_mins(5));
             let mut connection = of_resp(reader, writer, newcomer, times);
-            connection.unread = UnreadPart::new(Arc::new(Unread::up_to(most, 1)));
+            connection.held.unread = UnreadPart::new(Arc::new(Unread::up_to(most, 1)));
             connection.outbox.widen();
             connection.outbox.append(|out| out.resize(20_000_000, b'x'));
             // Until the sockets are full.
@@ -259,7 +260,7 @@ fn a_client_that_reads_nothing_is_closed_soon_where_all_hold_too_much_and_has_it
             assert!(connection.due() <= Instant::now() + UNREAD_LOOK, "it is looked at");
             assert!(!connection.time_is_over(), "not at once");
             let mut ring = |active| {
-                (connection.active, connection.unread_looked) = (active, ago(UNREAD_LOOK));
+                (connection.active, connection.held.looked) = (active, ago(UNREAD_LOOK));
                 let is_over = connection.time_is_over();
                 assert!(is_over || connection.due() > Instant::now(), "it rings again and again");
                 is_over
@@ -267,22 +268,22 @@ fn a_client_that_reads_nothing_is_closed_soon_where_all_hold_too_much_and_has_it
             assert_eq!((0..100).any(|_| ring(ago(UNREAD_LOOK))), is_closed, "it takes nothing");
             assert!(!ring(Instant::now()), "it takes some");
             for (written, is_slow) in [(UNREAD_PACE, false), (UNREAD_PACE - 1, true)] {
-                (connection.unread_since, connection.unread_written) = (Some(ago(UNREAD_SPAN)), written);
-                (connection.active, connection.unread_looked) = (Instant::now(), ago(UNREAD_LOOK));
+                (connection.held.since, connection.held.written) = (Some(ago(UNREAD_SPAN)), written);
+                (connection.active, connection.held.looked) = (Instant::now(), ago(UNREAD_LOOK));
                 assert_eq!(connection.time_is_over(), is_closed && is_slow, "{written} bytes in a span");
             }
             // A look that comes late says nothing of the client: this process stood.
-            (connection.unread_since, connection.unread_written) = (Some(ago(UNREAD_SPAN)), 0);
-            (connection.active, connection.unread_looked) = (Instant::now(), ago(3 * UNREAD_LOOK));
+            (connection.held.since, connection.held.written) = (Some(ago(UNREAD_SPAN)), 0);
+            (connection.active, connection.held.looked) = (Instant::now(), ago(3 * UNREAD_LOOK));
             assert!(!connection.time_is_over(), "it was not looked at meanwhile");
-            let has_its_time = connection.unread_since > Some(ago(UNREAD_LOOK));
+            let has_its_time = connection.held.since > Some(ago(UNREAD_LOOK));
             assert_eq!(has_its_time, is_closed, "from now on, where it would be closed");
             // What it has read takes no part.
             let left = connection.outbox.len() - 1_000;
             connection.outbox.consume(left);
-            (connection.active, connection.unread_looked) = (ago(UNREAD_LOOK), ago(UNREAD_LOOK));
+            (connection.active, connection.held.looked) = (ago(UNREAD_LOOK), ago(UNREAD_LOOK));
             assert!(!connection.time_is_over(), "a thousand bytes are left");
-            assert_eq!(connection.unread.counts(), !is_closed, "and no more memory, where it is wanted");
+            assert_eq!(connection.held.unread.counts(), !is_closed, "and no more memory, where it is wanted");
             connection.outbox.append(|out| out.resize(20_000_000, b'x'));
             // One that is to go has its own time.
             connection.need = Need::End;
@@ -328,7 +329,7 @@ fn what_tls_keeps_of_replies_is_memory_that_counts() {
         let (reader, _) = stream.split();
         let writer = Clogged { is_flushed: false };
         let mut clogged = of_resp(reader, writer, newcomer, times);
-        clogged.unread = UnreadPart::new(Arc::clone(&all));
+        clogged.held.unread = UnreadPart::new(Arc::clone(&all));
         for (taken, counted) in [(5_000, 0), (20_000, 25_000), (100_000, TLS_BUFFER)] {
             clogged.outbox.append(|out| out.resize(taken, b'x'));
             clogged.write_now().unwrap();
@@ -338,6 +339,32 @@ fn what_tls_keeps_of_replies_is_memory_that_counts() {
         clogged.writer.is_flushed = true;
         clogged.note_unread();
         assert_eq!(all.held(), 0);
+    });
+}
+
+/// Requests that were read, and that wait until the client reads the replies before them.
+#[test]
+fn what_was_read_behind_unread_replies_is_memory_that_counts() {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let times = (Instant::now(), Duration::from_mins(5));
+        let all = Arc::new(Unread::up_to(1_000_000, 1_000));
+        let (_client, mut stream, newcomer) = connected().await;
+        let (reader, _) = stream.split();
+        let mut blocked = of_resp(reader, Clogged { is_flushed: false }, newcomer, times);
+        blocked.held.unread = UnreadPart::new(Arc::clone(&all));
+        blocked.inbox.room(INBOX_MOST).resize(40_000, b'x');
+        for (need, flushed, counted) in [
+            (Need::Room, false, 40_000),
+            (Need::Turn, false, 0),
+            (Need::Room, false, 40_000),
+            (Need::Room, true, 0),
+        ] {
+            blocked.need = need;
+            blocked.writer.is_flushed = flushed;
+            blocked.note_unread();
+            assert_eq!(all.held(), counted, "{need:?}");
+        }
     });
 }
 
@@ -359,7 +386,7 @@ fn half_a_request_is_memory_that_counts_and_who_holds_much_of_too_much_goes() {
             let (_client, mut stream, newcomer) = connected().await;
             let (reader, writer) = stream.split();
             let mut half = of_resp(reader, writer, newcomer, times);
-            half.half = UnreadPart::new(Arc::clone(&all));
+            half.held.half = UnreadPart::new(Arc::clone(&all));
             others.set(of_others);
             half.inbox.room(INBOX_MOST).resize(len, b'x');
             half.need = need;
