@@ -29,7 +29,7 @@ fn ensure_out_of_reach(fixture: &Fixture) -> Result<()> {
 }
 
 /// Backs the ensemble up while it is stopped for a moment; servers may run.
-fn back_up(fixture: &mut Fixture) -> Result<Backup> {
+pub(crate) fn back_up(fixture: &mut Fixture) -> Result<Backup> {
     fixture.ensemble.stop_all()?;
     let backup = fixture.ensemble.backup()?;
     fixture.ensemble.start_all()?;
@@ -38,7 +38,7 @@ fn back_up(fixture: &mut Fixture) -> Result<Backup> {
 }
 
 /// Puts the ensemble back to that; servers may run.
-fn restore(fixture: &mut Fixture, backup: &Backup) -> Result<()> {
+pub(crate) fn restore(fixture: &mut Fixture, backup: &Backup) -> Result<()> {
     fixture.ensemble.kill_all()?;
     fixture.ensemble.restore(backup)?;
     fixture.ensemble.start_all()?;
