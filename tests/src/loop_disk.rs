@@ -25,16 +25,21 @@ impl LoopDisk {
     ///
     /// Fails if `CI=true` wants the trial made.
     pub fn new(what: &str, home: &Path) -> Result<Option<Self>> {
+        Self::with_inodes(what, home, 256)
+    }
+
+    /// The same with inodes of so many bytes: in 128 there is no room for the time of a file's birth.
+    pub fn with_inodes(what: &str, home: &Path, bytes: u32) -> Result<Option<Self>> {
         let (image, place) = (home.join("image"), home.join("disk"));
         let script = r#"
             truncate -s 64M "$1"
-            mkfs.ext4 -q "$1"
+            mkfs.ext4 -q -I "$3" "$1" >/dev/null
             mkdir "$2"
             device="$(losetup -f --show "$1")"
             mount "$device" "$2" || { losetup -d "$device"; exit 1; }
             fsfreeze -f "$2" && fsfreeze -u "$2" || { umount "$2"; losetup -d "$device"; exit 1; }
             echo "$device""#;
-        match shell(script, &[&image.to_string_lossy(), &place.to_string_lossy()])? {
+        match shell(script, &[&image.to_string_lossy(), &place.to_string_lossy(), &bytes.to_string()])? {
             Ok(device) => Ok(Some(Self { device, place })),
             Err(why) => {
                 let why = format!("no ext4 on a loop device can be made and frozen here: {why}");

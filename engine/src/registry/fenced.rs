@@ -15,9 +15,11 @@ pub struct Fenced {
     pub repaired: u32,
     /// Records that were absent and were made again; none in a folder, where a fence writes the whole file anew.
     pub remade: u32,
-    /// When the newest change was made that the records and the folder show, in Unix ms, by the clock of its process; `None`
-    /// where no record says when it was changed, as in an ensemble.
+    /// When the newest change was made that the records and the folder show, in Unix ms, by the clock of its process, or by the
+    /// ensemble's; `None` where no record says so.
     pub newest_change_ms: Option<u64>,
+    /// By how many ms the ensemble's clock, by which it was fenced, is ahead of this host's; `None` for a folder.
+    pub ensemble_ahead_ms: Option<i64>,
     /// Names whose records are closed now, until a person says how far each may have come; those of leftovers are counted, too.
     pub sequences: u32,
     /// Records of names of which nothing tells whose they were.

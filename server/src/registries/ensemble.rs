@@ -60,7 +60,11 @@ impl Ensemble {
             closed,
         };
         match zookeeper::init(&self.url, &self.options, &plan) {
-            Ok(created) => Ok(Created { genesis: created.genesis, again: created.again }),
+            Ok(created) => Ok(Created {
+                genesis: created.genesis,
+                again: created.again,
+                ensemble_ahead_ms: Some(created.ahead_ms),
+            }),
             Err(error @ ZooKeeperError::Workers { .. }) => Err(usage(format!("--workers: {error}")).into()),
             Err(error) => Err(error.into()),
         }

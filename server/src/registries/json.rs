@@ -50,6 +50,7 @@ pub(crate) fn fenced(place: &str, fenced: &Fenced) -> Value {
     object["sequences_closed"] = fenced.sequences.into();
     object["sequences_lost"] = fenced.lost_sequences.into();
     object["newest_change_ms"] = fenced.newest_change_ms.into();
+    object["ensemble_ahead_ms"] = fenced.ensemble_ahead_ms.into();
     object
 }
 

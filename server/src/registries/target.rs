@@ -127,7 +127,7 @@ fn create_local(folder: &Path, new: &New<'_>) -> Result<Created> {
     match LocalRegistry::create(folder, &genesis) {
         Ok(mut registry) => {
             registry.close();
-            Ok(Created { genesis, again: false })
+            Ok(Created { genesis, again: false, ensemble_ahead_ms: None })
         }
         Err(error @ LocalError::Workers { .. }) => Err(usage(format!("--workers: {error}")).into()),
         Err(LocalError::Exists { .. }) => {

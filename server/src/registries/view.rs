@@ -27,6 +27,8 @@ pub(crate) struct Created {
     pub(crate) genesis: Genesis,
     /// There seems to have been one before, so it serves later.
     pub(crate) again: bool,
+    /// By how many ms an ensemble's clock is ahead of this host's.
+    pub(crate) ensemble_ahead_ms: Option<i64>,
 }
 
 impl From<local::Inspection> for View {

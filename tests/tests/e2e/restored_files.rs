@@ -1,12 +1,14 @@
 //! Files that come back from a copy: a spill of an earlier hour, a whole folder in another place.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
-use xuid_tests::{Job, Ledger, Load, Order, Serve, Server, Work, Xuid, clock, folder};
+use xuid_tests::{Job, Ledger, Load, LoopDisk, Order, Serve, Server, Work, Xuid, clock, folder};
 
 /// The one spill file of a folder.
 fn only_spill(data: &Path) -> Result<PathBuf> {
@@ -114,6 +116,48 @@ fn a_spill_overwritten_under_a_running_server_replays_nothing_twice() -> Result<
     server.drain(15_000_000, &mut ledger)?;
     println!("overwritten spill, next life: {}", ledger.check()?);
     Ok(())
+}
+
+/// Where the file system tells no file's birth, it gives what is put back the inode's number of what was there.
+#[test]
+fn a_folder_that_is_put_back_where_no_file_has_a_birth_is_refused() -> Result<()> {
+    let home = TempDir::new()?;
+    let Some(disk) = LoopDisk::with_inodes("a restore where files have no births", home.path(), 128)? else {
+        return Ok(());
+    };
+    let data = disk.dir().join("data");
+    let mut ledger = Ledger::default();
+    let server = Server::start(&data)?;
+    server.drain(1_000, &mut ledger)?;
+    server.stop()?;
+    // As docs/how-to/backup-and-restore.md says it.
+    let backup = disk.dir().join("backup");
+    let cp = |from: &Path, to: &Path| {
+        let done = Command::new("cp").arg("-a").args([from, to]).status()?;
+        ensure!(done.success(), "cp -a: {done}");
+        Ok(())
+    };
+    let inode = || Ok::<_, anyhow::Error>(fs::metadata(data.join("registry"))?.ino());
+    cp(&data, &backup)?;
+    let before = inode()?;
+    ensure!(fs::metadata(data.join("registry"))?.created().is_err(), "a file has a birth here");
+    // Which number is the lowest that is free, other files decide.
+    for filler in 0..50 {
+        fs::remove_dir_all(&data)?;
+        fs::write(disk.dir().join(format!("filler-{filler}")), "")?;
+        cp(&backup, &data)?;
+        if inode()? == before {
+            break;
+        }
+    }
+    ensure!(inode()? == before, "it did not get its number again: the attack hits nothing");
+    let said = Serve::new(&data)?.run_to_exit()?.refused(1)?;
+    ensure!(said.contains("fence --restored") && said.contains("of generation"), "{said}");
+    // A mount is no other file.
+    Xuid::new(["registry", "fence", "--restored", "--yes"])?.arg(&data).run()?.ok()?;
+    disk.mount_again()?;
+    let server = Serve::new(&data)?.start()?;
+    server.stop().map(drop)
 }
 
 #[test]

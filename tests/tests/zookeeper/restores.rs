@@ -186,7 +186,9 @@ fn a_fence_that_was_made_while_the_ensemble_s_clock_was_fast_is_put_right_by_one
     let loads = vec![load(&first)?];
     let backup = back_up(&mut fixture)?;
     shift(&fixture, 86_400_000)?;
-    fixture.fence()?;
+    let fenced = fixture.registry("fence")?.arg("--yes").run()?;
+    fenced.ok()?;
+    ensure!(fenced.stderr.contains("the clock of the ensemble says"), "{}", fenced.stderr);
     wait_all_refusing(&[&first, &second], &["no worker is free before"])?;
     second.stop()?;
     fixture.ensemble.kill_all()?;

@@ -209,6 +209,7 @@ pub(super) fn raised<D: Disk>(
         genesis,
         reserved_until,
         newest_change_ms: readable().map(|row| row.updated_ms).max(),
+        ensemble_ahead_ms: None,
         marks: marks.iter().flatten().filter(|pair| pair.row.spill != NO_SPILL).count() as u32,
         repaired: workers.iter().chain(&marks).filter(|pair| pair.is_err()).count() as u32,
         remade: 0,

@@ -10,7 +10,7 @@ use xuid_spill::SpillId;
 use zookeeper_client::{Client, CreateMode, Error, MultiReadResult, Stat};
 
 use super::error::ZooKeeperError;
-use super::genesis::{draw_cluster, draw_era, ensemble_ns, hold, make};
+use super::genesis::{ahead_ms, draw_cluster, draw_era, ensemble_ns, hold, make};
 use super::inspect::{broken, children, connected, read_all, read_genesis};
 use super::link::{Failure, Link};
 use super::target::{ZooKeeperOptions, ZooKeeperUrl};
@@ -118,6 +118,7 @@ impl Fence {
     fn raise_all(&self, adopted: Option<ClusterId>) -> Result<Fenced, Failure> {
         let Self { link, client, genesis, .. } = self;
         let stat = link.ask(client.set_data(CLOCK, b"", None))?;
+        let ahead_ms = ahead_ms(&stat);
         let workers: Vec<_> = genesis.worker_range().numbers().map(Node::worker).collect();
         let found = self.read(&workers)?;
         let known =
@@ -149,7 +150,8 @@ impl Fence {
             marks: marks.iter().flatten().count() as u32,
             repaired: workers.iter().flatten().filter(|found| found.row.is_none()).count() as u32,
             remade: workers.iter().filter(|found| found.is_none()).count() as u32,
-            newest_change_ms: None,
+            newest_change_ms: workers.iter().chain(&marks).flatten().map(|found| found.changed_ms).max(),
+            ensemble_ahead_ms: Some(ahead_ms),
             sequences: names_of(link, client)?.len() as u32,
             lost_sequences: 0,
         })
@@ -162,7 +164,8 @@ impl Fence {
         let found = nodes.iter().zip(results).map(|(node, result)| match result {
             MultiReadResult::Data { data, stat } => {
                 let row = znode::decode_row(&data, &stat, self.genesis.cluster, node.place, node.spill).ok();
-                Ok(Some(Found { row, version: stat.version }))
+                let changed_ms = u64::try_from(stat.mtime).unwrap_or(0);
+                Ok(Some(Found { row, version: stat.version, changed_ms }))
             }
             MultiReadResult::Error { err: Error::NoNode } => Ok(None),
             MultiReadResult::Error { err } => Err(Failure::of(err)),
@@ -249,6 +252,8 @@ struct Found {
     /// `None` if it cannot be believed.
     row: Option<Row>,
     version: i32,
+    /// By the ensemble's clock of then.
+    changed_ms: u64,
 }
 
 /// The bytes that a fence puts into a node in which it found that, as that version.

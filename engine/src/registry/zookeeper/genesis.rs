@@ -51,6 +51,8 @@ pub struct Created {
     pub genesis: Genesis,
     /// There are signs that one was there before, so it begins later than now.
     pub again: bool,
+    /// By how many ms the ensemble's clock is ahead of this host's.
+    pub ahead_ms: i64,
 }
 
 /// Makes the registry at `url`.
@@ -97,6 +99,7 @@ pub fn init(url: &ZooKeeperUrl, options: &ZooKeeperOptions, plan: &Plan) -> Resu
     }
     hold(&link, &client)?;
     let stat = link.ask(client.set_data(CLOCK, b"", None)).map_err(fail)?;
+    let ahead_ms = ahead_ms(&stat);
     let genesis = to_be(draw_cluster()?, floor(plan, ensemble_ns(&stat), before));
     let birth = match link.ask(client.create(GENESIS, &znode::encode_genesis(&genesis), &dirs)) {
         Ok((stat, _)) => stat.czxid,
@@ -113,7 +116,7 @@ pub fn init(url: &ZooKeeperUrl, options: &ZooKeeperOptions, plan: &Plan) -> Resu
     // A session ends with the last of its clients.
     drop((root, client));
     link.leave();
-    Ok(Created { genesis, again: before && is_raised(plan) })
+    Ok(Created { genesis, again: before && is_raised(plan), ahead_ms })
 }
 
 fn floor(plan: &Plan, now_ns: u64, before: bool) -> u64 {
@@ -223,6 +226,11 @@ fn make_workers(
 /// The ensemble's time of a change.
 pub(super) fn ensemble_ns(stat: &Stat) -> u64 {
     u64::try_from(stat.mtime).unwrap_or(0).saturating_mul(1_000_000)
+}
+
+/// By how much the ensemble's clock, which told this a moment ago, is ahead of this host's.
+pub(super) fn ahead_ms(stat: &Stat) -> i64 {
+    stat.mtime.saturating_sub(wall_ms().cast_signed())
 }
 
 fn random() -> Result<[u8; 16], ZooKeeperError> {

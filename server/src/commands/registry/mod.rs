@@ -186,6 +186,10 @@ fn end_of(layout: &Layout, now_ms: u64) -> (String, String) {
 }
 
 fn tell_created(out: &mut Printer, target: &Target, created: &Created, init: &Init) -> Result<()> {
+    let todo = format!("run `xuid registry fence {target}` before a server is started");
+    if let Some(warning) = apart_warning(created.ensemble_ahead_ms, now_ns() / 1_000_000, &todo) {
+        logs::warning(&warning);
+    }
     let first_id = init.after_id.map(|_| first_id(&created.genesis, now_ns()));
     if init.which.json {
         let mut object = as_json::created(&target.to_string(), created);
@@ -375,20 +379,43 @@ fn tell_fenced(out: &mut Printer, fenced: &Fenced) -> Result<()> {
 
 /// On standard error, so that whoever reads JSON has it, too, whatever the log's filter is.
 fn warn_of_clock(fenced: &Fenced) {
-    if let Some(warning) = clock_warning(fenced.newest_change_ms.unwrap_or_default(), now_ns() / 1_000_000) {
+    let now_ms = now_ns() / 1_000_000;
+    let ahead_ms = fenced.ensemble_ahead_ms;
+    let newest = clock_warning(fenced.newest_change_ms.unwrap_or_default(), now_ms, ahead_ms);
+    let apart = apart_warning(ahead_ms, now_ms, "run this again before a server is started");
+    for warning in newest.into_iter().chain(apart) {
         logs::warning(&warning);
     }
 }
 
-fn clock_warning(newest_ms: u64, now_ms: u64) -> Option<String> {
+/// Of what was changed later than it is now by the clock that fences: the ensemble's, where that is so much ahead of the host's.
+fn clock_warning(newest_ms: u64, now_ms: u64, ahead_ms: Option<i64>) -> Option<String> {
+    let (whose, now_ms) = match ahead_ms {
+        None => ("clock of this host", now_ms),
+        Some(ahead) => ("clock of the ensemble", now_ms.saturating_add_signed(ahead)),
+    };
     (newest_ms > now_ms + CLOCK_SLACK_MS).then(|| {
         format!(
-            "the newest change that it shows was made at {}, later than the clock of this host says it is. If the clock is behind, \
+            "the newest change that it shows was made at {}, later than the {whose} says it is. If that is behind, \
              set it right and run this again before a server is started: otherwise ids that were issued meanwhile can come again",
             rfc3339_ms(newest_ms)
         )
     })
 }
+
+/// Of an ensemble whose clock says something else than this host's, and what then helps.
+fn apart_warning(ahead_ms: Option<i64>, now_ms: u64, todo: &str) -> Option<String> {
+    let ahead_ms = ahead_ms.filter(|ahead| ahead.unsigned_abs() > CLOCKS_APART_MS)?;
+    Some(format!(
+        "the clock of the ensemble says {}, and that of this host {}. If the ensemble's is behind, set it right (that of each of its \
+         servers) and {todo}: otherwise ids that were issued before can come again",
+        rfc3339_ms(now_ms.saturating_add_signed(ahead_ms)),
+        rfc3339_ms(now_ms)
+    ))
+}
+
+/// An ensemble's clock and that of another host differ by less, or one of them is wrong.
+const CLOCKS_APART_MS: u64 = 10_000;
 
 /// Clocks that are right differ by less.
 const CLOCK_SLACK_MS: u64 = 2_000;
@@ -401,6 +428,7 @@ fn told(fenced: &Fenced) -> String {
         repaired,
         remade,
         newest_change_ms: _,
+        ensemble_ahead_ms: _,
         sequences,
         lost_sequences,
     } = fenced;
@@ -473,11 +501,30 @@ mod tests {
     #[test]
     fn a_newest_change_later_than_the_clock_by_more_than_clocks_differ_is_warned_of() {
         assert!(
-            clock_warning(0, NOW_MS).is_none() && clock_warning(NOW_MS + CLOCK_SLACK_MS, NOW_MS).is_none()
+            clock_warning(0, NOW_MS, None).is_none()
+                && clock_warning(NOW_MS + CLOCK_SLACK_MS, NOW_MS, None).is_none()
         );
-        let warning = clock_warning(NOW_MS + 60_000, NOW_MS).unwrap();
+        let warning = clock_warning(NOW_MS + 60_000, NOW_MS, None).unwrap();
         assert!(warning.contains("2026-11-21T00:01:00.000Z"), "{warning}");
-        assert!(warning.contains("can come again"), "{warning}");
+        assert!(warning.contains("can come again") && warning.contains("this host"), "{warning}");
+        // By the ensemble's clock where that is what counts.
+        assert!(clock_warning(NOW_MS + 60_000, NOW_MS, Some(60_000)).is_none());
+        let warning = clock_warning(NOW_MS - 60_000, NOW_MS, Some(-3_600_000)).unwrap();
+        assert!(warning.contains("clock of the ensemble"), "{warning}");
+    }
+
+    #[test]
+    fn an_ensemble_whose_clock_is_another_one_is_warned_of() {
+        let most = CLOCKS_APART_MS.cast_signed();
+        assert!(
+            [None, Some(0), Some(most), Some(-most)]
+                .iter()
+                .all(|apart| apart_warning(*apart, NOW_MS, "x").is_none())
+        );
+        let warning = apart_warning(Some(-3_600_000), NOW_MS, "fence it").unwrap();
+        let told = ["says 2026-11-20T23:00:00.000Z", "this host 2026-11-21T00:00:00.000Z", "and fence it"];
+        assert!(told.iter().all(|part| warning.contains(part)), "{warning}");
+        assert!(apart_warning(Some(most + 1), NOW_MS, "x").is_some());
     }
 
     #[test]

@@ -1,14 +1,14 @@
 //! The registry's file.
 
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
 
 use rustix::fs::{FallocateFlags, StatVfsMountFlags, fallocate, fstatvfs};
 use rustix::io::Errno;
 
+use super::birth::Birth;
 use super::{Disk, FileIdentity};
 use crate::sys::file_lock;
 use crate::sys::fork_word::Maker;
@@ -57,15 +57,10 @@ pub(in crate::registry::local) fn identity_of(file: &File) -> io::Result<FileIde
     let metadata = file.metadata()?;
     Ok(FileIdentity {
         inode: metadata.ino(),
-        born_ns: born_ns(&metadata),
+        born_ns: Birth::of(file).to_bits(),
         device: metadata.dev(),
         machine: machine(),
     })
-}
-
-fn born_ns(metadata: &Metadata) -> u64 {
-    let born = metadata.created().ok().and_then(|born| born.duration_since(UNIX_EPOCH).ok());
-    born.map_or(0, crate::clock::nanos)
 }
 
 /// A fingerprint of the machine's id, which itself is meant to stay on the machine.

@@ -1,5 +1,6 @@
 //! What a registry is stored on, so that a simulation can stand in for the file.
 
+mod birth;
 mod file;
 #[cfg(any(test, feature = "test-util"))]
 mod memory;
@@ -8,6 +9,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use self::birth::Birth;
 pub use self::file::FileDisk;
 pub(in crate::registry::local) use self::file::identity_of;
 #[cfg(any(test, feature = "test-util"))]
@@ -19,7 +21,8 @@ use crate::sys::file_lock;
 pub struct FileIdentity {
     /// The inode's number.
     pub inode: u64,
-    /// When the inode was made, in Unix nanoseconds; 0 where the filesystem does not say.
+    /// When the inode was made, in Unix nanoseconds. Where the filesystem does not say, what it drew for this use of the
+    /// inode's number, with the highest bit set; 0 where it says neither.
     pub born_ns: u64,
     /// The device.
     pub device: u64,
@@ -34,25 +37,36 @@ impl FileIdentity {
         self.inode == other.inode && self.born_ns == other.born_ns
     }
 
-    /// What is to be said of a file that was recorded as this one and counts as another, where that is only because one
-    /// of the two births is unknown.
+    /// Whether a copy of the file can be told from it.
+    pub(in crate::registry::local) fn is_proof(&self) -> bool {
+        self.birth() != Birth::Unknown
+    }
+
+    fn birth(&self) -> Birth {
+        Birth::of_bits(self.born_ns)
+    }
+
+    /// What is to be said of a file that was recorded as this one and counts as another, where that is only because the two
+    /// births cannot be compared.
     pub(in crate::registry::local) fn doubt(&self, found: &Self) -> &'static str {
-        match (self.born_ns, found.born_ns) {
-            _ if self.inode != found.inode => "",
-            (0, 1..) => " (the recorded birth is unknown, so it may be the same file all the same)",
-            (1.., 0) => " (its birth is unknown now, so it may be the same file all the same)",
-            _ => "",
+        match (self.birth(), found.birth()) {
+            _ if self.inode != found.inode || self.born_ns == found.born_ns => "",
+            (Birth::At(_), Birth::At(_)) | (Birth::Generation(_), Birth::Generation(_)) => "",
+            (Birth::At(_), _) => " (its birth is unknown now, so it may be the same file all the same)",
+            _ => " (the recorded birth is unknown, so it may be the same file all the same)",
         }
     }
 }
 
-/// `inode 42 born at 1763683200.123456789`.
+/// `inode 42 born at 1763683200.123456789`, or `inode 42 of generation 7`.
 impl fmt::Display for FileIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (seconds, nanos) = (self.born_ns / 1_000_000_000, self.born_ns % 1_000_000_000);
-        match self.born_ns {
-            0 => write!(f, "inode {} of unknown birth", self.inode),
-            _ => write!(f, "inode {} born at {seconds}.{nanos:09}", self.inode),
+        match self.birth() {
+            Birth::Unknown => write!(f, "inode {} of unknown birth", self.inode),
+            Birth::Generation(drawn) => write!(f, "inode {} of generation {drawn}", self.inode),
+            Birth::At(ns) => {
+                write!(f, "inode {} born at {}.{:09}", self.inode, ns / 1_000_000_000, ns % 1_000_000_000)
+            }
         }
     }
 }

@@ -105,6 +105,16 @@ impl<D: Disk> Records<D> {
         let found = read_header(&disk, kind, path)?;
         let now = disk.identity().map_err(LocalError::io("identify", path))?;
         check_identity(&found.header, &now, path)?;
+        if !now.is_proof() {
+            let path = path.display().to_string();
+            deferred_log::log(move || {
+                tracing::warn!(
+                    path,
+                    "the file system tells neither when a file was made nor its generation, so no start can tell this file from a \
+                     copy: after a restore, a copy or a move use `xuid registry fence` or `adopt` before anything is started"
+                );
+            });
+        }
         let mut records = Self {
             disk,
             header: found.header,

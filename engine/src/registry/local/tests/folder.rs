@@ -212,6 +212,14 @@ fn a_file_of_which_one_birth_is_unknown_is_refused_and_the_refusal_says_so() {
     assert_eq!(refused(known, unknown), [false, true]);
     assert_eq!(refused(known, FileIdentity { inode: 43, ..unknown }), [false, false]);
     assert_eq!(refused(known, FileIdentity { born_ns: 5, ..known }), [false, false]);
+    // A file system that tells no time may tell a generation.
+    let drawn = |number: u64| FileIdentity { born_ns: 1 << 63 | number, ..known };
+    assert_eq!(refused(drawn(1), drawn(2)), [false, false]);
+    assert_eq!(refused(drawn(1), known), [true, false]);
+    assert_eq!(refused(known, drawn(0)), [false, true]);
+    assert_eq!(refused(drawn(0), unknown), [true, false]);
+    assert_eq!(drawn(7).to_string(), "inode 42 of generation 7");
+    assert!(drawn(0).is_proof() && known.is_proof() && !unknown.is_proof());
 }
 
 #[test]
