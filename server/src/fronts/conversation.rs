@@ -50,6 +50,11 @@ pub(crate) trait Conversation {
     /// Requests that wait.
     fn in_flight(&self) -> usize;
 
+    /// Bytes of the requests that wait: while replies are not read, nobody looks what became of them.
+    fn waiting_bytes(&self) -> usize {
+        0
+    }
+
     /// Bytes that it keeps beside what was answered.
     fn kept(&self) -> usize {
         0

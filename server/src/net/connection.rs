@@ -401,10 +401,12 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
 
     /// Counts what it has not read.
     fn note_unread(&mut self) {
-        // Requests that are not answered before it reads lie here as long.
-        let is_blocked = self.need == Need::Room && !self.is_written();
-        let behind = if is_blocked { self.inbox.rest().len() } else { 0 };
-        let bytes = self.outbox.memory() + behind + self.session.kept();
+        let mut bytes = self.outbox.memory() + self.session.kept();
+        if !self.is_written() {
+            // Requests that are not answered before it reads lie here as long.
+            let behind = if self.need == Need::Room { self.inbox.rest().len() } else { 0 };
+            bytes += behind + self.session.waiting_bytes();
+        }
         self.held.note_unread(bytes, self.writer.is_flushed());
         self.outbox.tighten(self.held.unread.bound());
     }

@@ -20,6 +20,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::state::address_limits::customer;
+
 /// Within this time a client on the other side of the world has said HELLO.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -84,7 +86,8 @@ impl Newcomers {
         if self.list.len() >= 2 * self.counted + SOME || self.list.len() >= self.most_of_address {
             self.count();
         }
-        let is_neighbour = |other: &Newcomer| other.address == address;
+        let whose = customer(address);
+        let is_neighbour = |other: &Newcomer| customer(other.address) == whose;
         if self.list.len() >= self.most_of_address
             && self.list.iter().filter(|other| is_neighbour(other)).count() >= self.most_of_address
         {
@@ -156,6 +159,18 @@ mod tests {
         tokio::time::advance(PATIENCE).await;
         newcomers.welcome(HERE);
         assert!(is_ended(&silent[0]) && ended(&silent[1..]) == 0);
+    }
+
+    /// Of IPv6 a customer has as many addresses as it likes.
+    #[tokio::test(start_paused = true)]
+    async fn those_of_one_customer_s_addresses_are_bound_together() {
+        let mut newcomers = Newcomers::new(64);
+        let address = |net: u16, n: u16| IpAddr::from([0x2001, 0xdb8, 0, net, 0, 0, 0, n]);
+        let other = newcomers.welcome(address(2, 1));
+        let silent: Vec<_> = (0..4).map(|n| newcomers.welcome(address(1, n))).collect();
+        tokio::time::advance(PATIENCE).await;
+        newcomers.welcome(address(1, 9));
+        assert!(is_ended(&silent[0]) && ended(&silent[1..]) == 0 && !is_ended(&other));
     }
 
     #[tokio::test(start_paused = true)]

@@ -98,7 +98,7 @@ impl Buckets {
 }
 
 /// What of an address tells customers apart.
-fn customer(address: IpAddr) -> IpAddr {
+pub(crate) fn customer(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & CUSTOMER).into(),
         canonical @ IpAddr::V4(_) => canonical,

@@ -36,8 +36,7 @@ pub(crate) struct Unread {
 const UNREAD: &str = "clients do not read their replies: those that hold most of the memory for them are closed, and large requests of \
                       all are refused meanwhile";
 
-const BEGUN: &str =
-    "clients send half requests, and no more of them: those that hold most of the memory for them are closed";
+const BEGUN: &str = "half requests that clients do not end fill the memory that there is for them: who begins a large one meanwhile is closed";
 
 impl Unread {
     /// None beyond `most` bytes, but for what is made meanwhile, where there may be so many connections.

@@ -3,7 +3,6 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -79,7 +78,6 @@ impl Future for PendingNumbers {
             return Poll::Ready(Err(SequenceError::FORKED));
         }
         if let Poll::Ready(result) = polled {
-            self.hub.waiting.fetch_sub(1, Ordering::Relaxed);
             self.stage = Stage::Over;
             return Poll::Ready(self.hub.count_refusal(result));
         }

@@ -136,8 +136,11 @@ impl Teller {
                 continue;
             }
             if state.retry.at > boot || is_late {
-                let at = state.retry.at.max(boot + SECOND / 10);
+                let retry_at = state.retry.at.max(boot + SECOND / 10);
                 drop(state);
+                // In the next second, and not all in its first moment: others are due then, too.
+                let next = (boot / SECOND + 1) * SECOND;
+                let at = if is_late { retry_at.max(next + self.jitter() % (SECOND / 2)) } else { retry_at };
                 self.later.push((at, named));
                 continue;
             }

@@ -16,20 +16,32 @@ use crate::sys::atomics::{AtomicU64, Mutex, Ordering, lock};
 use crate::sys::deferred_log;
 use crate::sys::guards::Guard;
 
-/// How many calls wait in all lines.
-#[derive(Debug, Default)]
-pub(crate) struct Places(Arc<PlainAtomicU64>);
+/// Places in lines, and how many are taken.
+#[derive(Debug)]
+pub(crate) struct Places {
+    taken: Arc<PlainAtomicU64>,
+    most: u64,
+}
 
 impl Places {
+    pub(crate) fn new(most: u64) -> Self {
+        Self { taken: Arc::default(), most }
+    }
+
+    /// How many calls wait.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed).min(self.most)
+    }
+
     /// How many have none.
     pub(crate) fn left(&self) -> u64 {
-        MOST_WAITING.saturating_sub(self.0.load(Ordering::Relaxed))
+        self.most - self.taken()
     }
 
     /// One of them, if there is one.
     pub(crate) fn take(&self) -> Option<Place> {
-        let place = Place(Arc::clone(&self.0));
-        (place.0.fetch_add(1, Ordering::Relaxed) < MOST_WAITING).then_some(place)
+        let place = Place(Arc::clone(&self.taken));
+        (place.0.fetch_add(1, Ordering::Relaxed) < self.most).then_some(place)
     }
 }
 
@@ -45,6 +57,10 @@ impl Drop for Place {
 
 /// Calls that wait at once. Each is some 200 bytes, and more with what waits for it; one more is refused at once.
 pub(crate) const MOST_WAITING: u64 = 100_000;
+
+/// The same of names that clients said and the store has not been heard of: whoever makes names up keeps no call for one that
+/// exists out of a line.
+pub(crate) const MOST_WAITING_UNTOLD: u64 = MOST_WAITING / 4;
 
 /// One waiting call.
 #[derive(Debug)]

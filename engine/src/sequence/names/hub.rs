@@ -20,7 +20,7 @@ use super::own_threads::OwnThreads;
 use super::reply::{Question, Reply};
 use super::untold::UntoldNames;
 use crate::clock::{Clock, Reading, SECOND, Supervisor, Thresholds};
-use crate::sequence::chain::line::{Places, Waiter};
+use crate::sequence::chain::line::{MOST_WAITING, MOST_WAITING_UNTOLD, Places, Waiter};
 use crate::sequence::chain::span::total;
 use crate::sequence::error::{ControlError, SequenceError};
 use crate::sequence::figures::{GrantCounts, StoreStatus};
@@ -66,8 +66,8 @@ pub(crate) struct Hub {
     pub(crate) tally: Mutex<SequenceTally>,
     pub(crate) refused: AtomicCount,
     pub(crate) panics: AtomicCount,
-    pub(crate) waiting: AtomicU64,
     pub(crate) places: Places,
+    pub(crate) places_of_untold: Places,
 }
 
 /// Names whose next grant is due. Those for which callers wait go first.
@@ -122,8 +122,8 @@ impl Hub {
             tally: Mutex::default(),
             refused: AtomicCount::default(),
             panics: AtomicCount::default(),
-            waiting: AtomicU64::new(0),
-            places: Places::default(),
+            places: Places::new(MOST_WAITING),
+            places_of_untold: Places::new(MOST_WAITING_UNTOLD),
             clock,
         }))
     }
@@ -330,9 +330,14 @@ impl Hub {
 
     /// The keeper ends a call that no thread is parked for when its time is over.
     pub(crate) fn watch(&self, named: &Arc<Named>, waiter: &Arc<Waiter>) {
-        if self.deadlines.note(named, waiter, self.waiting.load(Ordering::Relaxed)) {
+        if self.deadlines.note(named, waiter, self.waiting()) {
             self.keeper.wake();
         }
+    }
+
+    /// Calls that stand in a line.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.places.taken() + self.places_of_untold.taken()
     }
 }
 

@@ -1,6 +1,5 @@
 //! What is told of all names, and of one.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::hub::Hub;
@@ -56,7 +55,7 @@ impl Hub {
             identity_changes: tally.identity_changes,
             names: self.names.len(),
             holding: tally.holding,
-            waiting: self.waiting.load(Ordering::Relaxed),
+            waiting: self.waiting(),
             refused: self.refused.value(),
             panics: self.panics.value(),
         }

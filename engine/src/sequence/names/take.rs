@@ -1,7 +1,6 @@
 //! Taking ids of a name: at once, or in line. Callers' threads.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -47,7 +46,8 @@ impl Hub {
         }
         self.refuse_at_once(&mut state, boot)?;
         let wait = wait.filter(|wait| !wait.is_zero());
-        let Some((wait, place)) = wait.and_then(|wait| Some((wait, self.places.take()?))) else {
+        let places = if state.untold.is_some() { &self.places_of_untold } else { &self.places };
+        let Some((wait, place)) = wait.and_then(|wait| Some((wait, places.take()?))) else {
             // A strict name is asked for those who wait, and for no others.
             if !named.is_strict(&state) {
                 self.enqueue(named, &mut state, true);
@@ -56,7 +56,6 @@ impl Hub {
             return Err(self.refusal(boot));
         };
         let waiter = state.line.join(demand, boot.saturating_add(nanos(wait)), place);
-        self.waiting.fetch_add(1, Ordering::Relaxed);
         self.enqueue(named, &mut state, true);
         drop(state);
         // After it stands in line: a stop that began meanwhile fails all that stood there then.
@@ -129,7 +128,6 @@ impl Hub {
                 return Err(SequenceError::FORKED);
             }
             if let Poll::Ready(result) = named.poll(waiter, &waker) {
-                self.waiting.fetch_sub(1, Ordering::Relaxed);
                 return result;
             }
             // On a thread of ours, in a waker's code or a log's, there is no other thread to wait for.
@@ -170,7 +168,6 @@ impl Hub {
 
     /// A call's caller went away.
     pub(crate) fn give_up(&self, named: &Named, waiter: &Waiter) {
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
         let (waker, wakers) = {
             let mut state = named.lock();
             // As where a call's time is over.

@@ -496,6 +496,51 @@ fn names_that_one_caller_asks_for_in_vain_keep_no_other_caller_s_name_waiting() 
     assert!(in_vain.len() > 1_000, "{} names were looked up at once", 2_000 - in_vain.len());
 }
 
+/// Of more of them than may wait.
+#[test]
+fn calls_for_names_that_are_not_there_have_places_of_their_own_and_are_looked_at_once_a_second() {
+    let (world, clock) = (World::new(), clock());
+    world.create("good", SequenceSettings { strict: true, ..SequenceSettings::default() });
+    let (sequences, hub, mut teller, _keeper) =
+        world.builder().clock(clock.clone()).parts_for_test(7).unwrap();
+    let good = sequence(&sequences, "good");
+    assert_eq!(next(&good, || _ = teller.turn()), 1);
+    let mut context = Context::from_waker(Waker::noop());
+    let callers: Vec<_> = (0..8).map(|_| UntoldNames::new(4_096)).collect();
+    let (mut in_vain, mut refused) = (Vec::new(), 0);
+    for number in 0..28_000 {
+        let found =
+            sequences.sequence_within(&named(&format!("n{number}")), &callers[number / 4_000]).unwrap();
+        let mut call = Box::pin(found.request(Demand::ordered(1), LONG));
+        match call.as_mut().poll(&mut context) {
+            Poll::Pending => in_vain.push(call),
+            Poll::Ready(result) => {
+                assert_eq!(result.unwrap_err().kind(), SequenceErrorKind::Overloaded);
+                refused += 1;
+            }
+        }
+    }
+    assert_eq!((in_vain.len(), refused), (25_000, 3_000));
+    assert_eq!((sequences.places(), sequences.stats().waiting), (100_000, 25_000));
+    // A second begins.
+    clock.pass(Duration::from_nanos(SECOND - hub.now() % SECOND));
+    while hub.has_due() {
+        teller.turn();
+    }
+    clock.pass(Duration::from_millis(150));
+    let mut call = Box::pin(good.request(Demand::ordered(1), LONG));
+    assert!(call.as_mut().poll(&mut context).is_pending());
+    teller.turn();
+    assert!(
+        call.as_mut().poll(&mut context).is_ready(),
+        "it stands behind those that wait for the next second"
+    );
+    assert!(!hub.has_due());
+    clock.pass(Duration::from_secs(1));
+    teller.turn();
+    assert!(hub.has_due(), "they are looked at again");
+}
+
 /// Of what it knew of names that left the table, one with its numbers and one without.
 #[test]
 fn a_row_that_is_gone_is_not_made_again_below_what_is_known_of_an_unused_name() {

@@ -162,7 +162,7 @@ impl Fence {
         let mut known = Known::default();
         for folder in &self.data_dir {
             // How far sequences came of which that folder does not tell, nobody knows.
-            match (known.read_folder(folder)?, self.above) {
+            match (known.read_folder(folder, is_database)?, self.above) {
                 (Some(unknown), None) => bail!("{}: {unknown}", folder.display()),
                 (Some(unknown), Some(above)) => {
                     logs::warning(&format!(
@@ -332,6 +332,9 @@ const COPIED: &str = "it is a copy of a folder. Where that was put back, or its 
 /// The same of one in which a person opened them, for a margin above what they said.
 const OPENED: &str = "its records were opened by `xuid sequence fence`, and of some no grant was seen since";
 
+/// The same where the store is a registry.
+const OF_ANOTHER: &str = "servers have no witness of what a registry grants, so what is recorded there is of another store, which they had before";
+
 /// What helps.
 const BEYOND: &str = "the folder does not tell how far its numbers came. If none of them is above those of the other folders and of the \
                       store, leave it out; else say --above, beyond everything that was granted: stop the servers before, as they go on \
@@ -348,7 +351,7 @@ struct Known {
 impl Known {
     /// Adds what the records in a data folder tell, and what servers left there. Returns why a sequence may have come further,
     /// if that can be.
-    fn read_folder(&mut self, folder: &Path) -> Result<Option<String>> {
+    fn read_folder(&mut self, folder: &Path, is_database: bool) -> Result<Option<String>> {
         let shown = folder.display();
         let found = local::sequences::inspect(folder)?;
         let left = marks_left_in(folder).with_context(|| {
@@ -381,6 +384,8 @@ impl Known {
         let seen: Vec<_> = seen.collect();
         let unseen = unseen.or_else(|| is_closed.then(|| CLOSED.to_owned()));
         let unseen = unseen.or_else(|| was_opened.then(|| OPENED.to_owned()));
+        let is_of_another = !seen.is_empty() && !is_database;
+        let unseen = unseen.or_else(|| is_of_another.then(|| OF_ANOTHER.to_owned()));
         if is_copied {
             logs::warning(&format!("{shown}: {COPIED}"));
         }

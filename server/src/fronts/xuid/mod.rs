@@ -40,6 +40,9 @@ use crate::fronts::conversation::{Conversation, Need};
 use crate::fronts::refusals;
 use crate::state::server::Server;
 
+/// What a request that waits takes here and in the engine, about.
+const WAITING_BYTES: usize = 512;
+
 /// What this front calls what it is asked.
 const REQUEST: &str = "request";
 
@@ -340,6 +343,10 @@ impl Conversation for Session {
 
     fn in_flight(&self) -> usize {
         self.waiting.len()
+    }
+
+    fn waiting_bytes(&self) -> usize {
+        self.waiting.len() * WAITING_BYTES
     }
 
     fn receive(&mut self, inbox: &mut Inbox, outbox: &mut Outbox, turn: usize) -> Need {

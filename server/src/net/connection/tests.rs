@@ -368,6 +368,32 @@ fn what_was_read_behind_unread_replies_is_memory_that_counts() {
     });
 }
 
+/// While the replies before them are not read, nobody looks what became of them.
+#[test]
+fn requests_that_wait_behind_unread_replies_are_memory_that_counts() {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let times = (Instant::now(), Duration::from_mins(5));
+        let all = Arc::new(Unread::up_to(1_000_000, 1_000));
+        let (_client, mut stream, newcomer) = connected().await;
+        let (reader, _) = stream.split();
+        let (home, _asked, _may) = Home::with_watched_store();
+        let session = xuid::Session::new(Arc::clone(&home.server), None);
+        let mut waits = Connection::new(reader, Clogged { is_flushed: false }, session, newcomer, times);
+        waits.held.unread = UnreadPart::new(Arc::clone(&all));
+        let questions = questions(&home.server);
+        waits.inbox.room(questions.len()).extend_from_slice(&questions);
+        waits.advance();
+        waits.outbox.consume(waits.outbox.len());
+        waits.note_unread();
+        assert!(waits.session.in_flight() > 100);
+        assert_eq!(all.held(), waits.session.in_flight() * 512);
+        waits.writer.is_flushed = true;
+        waits.note_unread();
+        assert_eq!(all.held(), 0, "it waits for us");
+    });
+}
+
 /// Of one of a thousand connections it is nobody's business.
 #[test]
 fn half_a_request_is_memory_that_counts_and_who_holds_much_of_too_much_goes() {

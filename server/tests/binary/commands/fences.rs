@@ -69,6 +69,12 @@ fn what_a_folder_s_witness_saw_is_fenced_and_opened_also_where_the_registry_is_i
     assert!(stored[0].is_ok(), "{stored:?}");
     drop(witness);
     std::fs::write(home.path().join("registry.zookeeper-0"), "").unwrap();
+    // Of a database it tells how far that came, and of an ensemble, which its server went over to, nothing.
+    let of = |store| failure(&run(&["sequence", "fence", store, "--data-dir", folder, "--yes"])).1;
+    let (of_database, of_ensemble) =
+        (of("postgres://xuid@127.0.0.1:1/ids"), of("zookeeper://127.0.0.1:1/ids"));
+    assert!(of_database.contains("127.0.0.1:1") && !of_database.contains("--above"), "{of_database}");
+    assert!(of_ensemble.contains("is of another store") && of_ensemble.contains("--above"), "{of_ensemble}");
     let before = home.path().join("before");
     std::fs::copy(&file, &before).unwrap();
     // The folder is moved.
