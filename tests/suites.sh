@@ -171,8 +171,9 @@ models() { RUSTFLAGS="--cfg loom" cargo test -p xuid-engine --release --lib --ta
 build_models() { models --no-run; }
 run_models() { models loom; }
 
+# Without what a profiler reads: so the crates of others are those of the release build.
 benches() {
-    cargo bench -p xuid-benches --bench hot_path --bench bulk --bench ordered --bench tiers --bench spill --bench codec \
+    CARGO_PROFILE_BENCH_DEBUG=false cargo bench -p xuid-benches --bench hot_path --bench bulk --bench ordered --bench tiers --bench spill --bench codec \
         --bench registry --bench sequences "$@"
 }
 build_benches() { benches --no-run; }
