@@ -73,6 +73,21 @@ fn a_session_that_ends_while_the_server_lives_is_followed_by_another_that_announ
 }
 
 #[test]
+fn a_registry_without_its_clock_says_so_and_a_fence_makes_it_again() -> Result<()> {
+    let fixture = Fixture::start()?;
+    let node = Fixture::node("clock");
+    fixture.server("data")?.stop()?;
+    ensure!(fixture.tamper.delete(&node)?);
+    let server = fixture.server("data")?;
+    server.drain(1_000, &mut Ledger::default())?;
+    let log = server.stop()?;
+    let told = log.lines().filter(|line| line.contains("the node `clock` of the registry can't be written"));
+    ensure!(told.count() >= 1, "{log}");
+    fixture.fence()?;
+    fixture.tamper.expect(&node).map(drop)
+}
+
+#[test]
 fn a_deleted_announcement_costs_nothing_and_gives_its_worker_to_nobody() -> Result<()> {
     let fixture = Fixture::start()?;
     let server = fixture.server("data")?;

@@ -90,7 +90,7 @@ impl Drop for PendingNumbers {
         if let Stage::Waiting(waiter) = &self.stage
             && !self.hub.forked()
         {
-            self.hub.give_up(&self.named, waiter);
+            self.named.give_up(waiter);
         }
     }
 }

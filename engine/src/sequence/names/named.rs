@@ -370,6 +370,18 @@ impl Named {
         wakers
     }
 
+    /// A call's caller went away.
+    pub(crate) fn give_up(&self, waiter: &Waiter) {
+        let (waker, wakers) = {
+            let mut state = self.lock();
+            // As where a call's time is over.
+            (self.cancel(&mut state, waiter), self.serve(&mut state))
+        };
+        wakers.wake();
+        // Last: it is a stranger's code, which may panic.
+        drop(waker);
+    }
+
     /// The caller of a waiting call went away. Its waker is dropped under no lock.
     pub(crate) fn cancel(&self, state: &mut State, waiter: &Waiter) -> Option<Waker> {
         let cancelled = waiter.cancel();

@@ -60,7 +60,7 @@ impl Hub {
         drop(state);
         // After it stands in line: a stop that began meanwhile fails all that stood there then.
         if self.is_closed() {
-            self.give_up(named, &waiter);
+            named.give_up(&waiter);
             return Err(SequenceError::SHUTTING_DOWN);
         }
         Ok(Got::Place(waiter))
@@ -164,18 +164,6 @@ impl Hub {
             }
         });
         wakers.wake();
-    }
-
-    /// A call's caller went away.
-    pub(crate) fn give_up(&self, named: &Named, waiter: &Waiter) {
-        let (waker, wakers) = {
-            let mut state = named.lock();
-            // As where a call's time is over.
-            (named.cancel(&mut state, waiter), named.serve(&mut state))
-        };
-        wakers.wake();
-        // Last: it is a stranger's code, which may panic.
-        drop(waker);
     }
 
     /// Takes ids, waiting on the calling thread.

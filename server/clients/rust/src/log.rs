@@ -167,5 +167,27 @@ mod tests {
         assert_eq!(others[0], "Level(Error)", "its panic ends nothing");
         assert!(others[1..].iter().all(|level| *level == "Level(Debug)"), "{others:?}");
         assert!((1..=2).contains(&warnings.len()), "how many were dropped is told, and not with each");
+        a_full_queue_that_no_thread_was_to_be_had_for_is_said_behind_the_next_line(PATIENCE);
+    }
+
+    /// Called by the one test of the queue, which all have in common.
+    fn a_full_queue_that_no_thread_was_to_be_had_for_is_said_behind_the_next_line(patience: Duration) {
+        let (go_on, stalled) = mpsc::channel();
+        let (heard, lines) = mpsc::channel();
+        drop(go_on);
+        let reader = Dispatch::new(Stalled { go_on: Mutex::new(stalled), heard });
+        let line = || Line { reader: reader.clone(), say: Box::new(|| tracing::debug!("kept")) };
+        loop {
+            let mut waiting = WAITING.lock().unwrap();
+            if !waiting.are_said {
+                waiting.lines.extend((0..MOST_LINES).map(|_| line()));
+                break;
+            }
+            drop(waiting);
+            thread::yield_now();
+        }
+        with_default(&reader, || log(Level::DEBUG, || tracing::debug!("one too many")));
+        let told: Vec<_> = (0..=MOST_LINES).map(|_| lines.recv_timeout(patience).unwrap()).collect();
+        assert_eq!(told.iter().filter(|level| *level == "Level(Debug)").count(), MOST_LINES);
     }
 }

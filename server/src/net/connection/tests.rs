@@ -421,6 +421,24 @@ fn half_a_request_is_memory_that_counts_and_who_holds_much_of_too_much_goes() {
     });
 }
 
+#[test]
+fn a_connection_that_holds_half_a_request_is_closed_where_there_is_too_much_of_them() {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    for (of_others, is_closed) in [(0, false), (1 << 40, true)] {
+        let (home, _asked, _may) = Home::with_watched_store();
+        let mut others = UnreadPart::new(Arc::clone(&home.server.begun));
+        others.set(of_others);
+        runtime.block_on(async {
+            let (mut client, stream, newcomer) = connected().await;
+            client.write_all(b"*2\r\n$4\r\nECHO\r\n$20000\r\n").await.unwrap();
+            client.write_all(&[b'x'; 15_000]).await.unwrap();
+            let served = serve(stream, Front::Resp, Arc::clone(&home.server), newcomer);
+            let patience = if is_closed { PATIENCE } else { Duration::from_millis(200) };
+            assert_eq!(timeout(patience, served).await.is_ok(), is_closed);
+        });
+    }
+}
+
 /// Protocols that have no GOAWAY are told nothing, so a byte would keep the connection.
 #[test]
 fn half_a_command_whose_time_is_over_is_given_no_other_by_one_more_byte() {

@@ -61,10 +61,11 @@ fn generation(file: &File) -> Option<u32> {
 
     const FS_IOC_GETVERSION: Opcode = opcode::read::<c_long>(b'v', 1);
     let mut drawn: c_long = 0;
-    // SAFETY: the kernel writes a `long` at most, as the operation's number says, into one that lives until it returns; those
-    // that write an `int` leave the rest of it as it was.
-    unsafe { ioctl(file, Updater::<FS_IOC_GETVERSION, c_long>::new(&mut drawn)) }.ok()?;
-    Some(drawn as u32)
+    // SAFETY: the number is that of an operation which writes a `long` at most.
+    let into = unsafe { Updater::<FS_IOC_GETVERSION, c_long>::new(&mut drawn) };
+    // SAFETY: what it writes into lives until it returns, and has a value where only an `int` of it is written.
+    unsafe { ioctl(file, into) }.ok()?;
+    Some(drawn.cast_unsigned() as u32)
 }
 
 #[cfg(test)]

@@ -31,6 +31,7 @@ use crate::registry::zookeeper::link::{Failure, Link};
 use crate::registry::zookeeper::restore_check::{Comparison, NodeVersion, SeenFile, SeenNodes};
 use crate::registry::zookeeper::znode::CLOCK;
 use crate::registry::{Genesis, ReadError};
+use crate::sys::deferred_log;
 use crate::sys::guards::Guard;
 
 /// A sample of the ensemble's clock is of use only if it took less than this to get.
@@ -91,6 +92,8 @@ pub(super) struct Tree {
     sample: Option<(u64, u64)>,
     /// The same, from an answer however slow: the ensemble's clock has reached that.
     reached: Option<(u64, u64)>,
+    /// That it could not be read was told.
+    has_no_clock: bool,
     /// Counts up when a fence begins another era.
     eras: u64,
     names: Names,
@@ -125,6 +128,7 @@ impl Tree {
             inherited: Vec::new(),
             sample: None,
             reached: None,
+            has_no_clock: false,
             eras: 0,
             names: Names::default(),
         }
@@ -220,8 +224,24 @@ impl Tree {
 
     fn sample_clock(&mut self, client: &Client) {
         let sent = boot_ns();
-        if let Ok(stat) = self.link.ask(client.set_data(CLOCK, b"", None)) {
-            self.take_sample(&stat, sent);
+        match self.link.ask(client.set_data(CLOCK, b"", None)) {
+            Ok(stat) => {
+                self.has_no_clock = false;
+                self.take_sample(&stat, sent);
+            }
+            // Without it no window is bound by the ensemble's time, and this host's clock has no second one.
+            Err(Failure::Said(error)) if !self.has_no_clock => {
+                self.has_no_clock = true;
+                let url = self.link.url().to_string();
+                deferred_log::log(move || {
+                    tracing::error!(
+                        url, %error,
+                        "the node `clock` of the registry can't be written: nothing holds the clock of this host against the \
+                         ensemble's; where it is gone, `xuid registry fence` makes it again"
+                    );
+                });
+            }
+            Err(_) => {}
         }
     }
 
