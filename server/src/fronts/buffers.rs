@@ -155,9 +155,14 @@ impl Outbox {
         }
     }
 
-    /// Gives memory back that it does not need by far for what is left.
+    /// Whether all hold so much that each has less room than ever.
+    pub(crate) fn is_tight(&self) -> bool {
+        self.high > STRANGER_HIGH && self.high < OUTBOX_HIGH
+    }
+
+    /// Gives memory back that it does not need for what is left.
     pub(crate) fn trim(&mut self) {
-        if self.bytes.capacity() / 4 > self.len() {
+        if self.bytes.capacity() - self.len() > self.len() / 4 {
             let rest = self.rest().to_vec();
             give_back(&mut self.bytes, &SPARE_OUTBOX);
             (self.at, self.end) = (0, rest.len());

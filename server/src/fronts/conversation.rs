@@ -55,7 +55,7 @@ pub(crate) trait Conversation {
         0
     }
 
-    /// Bytes that it keeps beside what was answered.
+    /// Bytes of requests that it keeps until the client says what becomes of them.
     fn kept(&self) -> usize {
         0
     }

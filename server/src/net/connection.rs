@@ -326,6 +326,8 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
     fn advance(&mut self) {
         let before = self.inbox.rest().len();
         let was_greeted = self.session.was_greeted();
+        // Others may hold more than when it had its last turn.
+        self.outbox.tighten(self.held.unread.bound());
         let turn = if self.busy_poll.is_alone() { usize::MAX } else { LARGE_BATCH };
         self.need = self.session.receive(&mut self.inbox, &mut self.outbox, turn);
         if !was_greeted && self.session.was_greeted() {
@@ -401,20 +403,24 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
 
     /// Counts what it has not read.
     fn note_unread(&mut self) {
-        let mut bytes = self.outbox.memory() + self.session.kept();
+        let bound = self.held.unread.bound();
+        if bound.is_some() {
+            self.outbox.trim();
+        }
+        let mut bytes = self.outbox.memory();
         if !self.is_written() {
             // Requests that are not answered before it reads lie here as long.
             let behind = if self.need == Need::Room { self.inbox.rest().len() } else { 0 };
             bytes += behind + self.session.waiting_bytes();
         }
         self.held.note_unread(bytes, self.writer.is_flushed());
-        self.outbox.tighten(self.held.unread.bound());
+        self.outbox.tighten(bound);
     }
 
     /// Counts what it has begun to ask for. Whether it is to go for that.
     fn has_too_much_begun(&mut self) -> bool {
         let begun = if self.need == Need::Input { self.inbox.rest().len() } else { 0 };
-        self.held.has_too_much_begun(begun)
+        self.held.has_too_much_begun(begun + self.session.kept())
     }
 
     /// Whether it is to make room, where what nobody reads is too much: it takes nothing of it, or takes long.

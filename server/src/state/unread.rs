@@ -13,7 +13,7 @@ const COUNTS_FROM: usize = 64 * 1024;
 const COUNTS_FROM_AT_LEAST: usize = 8 * 1024;
 
 /// Ids of one reply that are always answered, be they texts.
-const ALWAYS: u32 = 2_048;
+const ALWAYS: u32 = 1_024;
 
 /// What a sequence in a list counts as.
 pub(crate) const IDS_A_ROW: u32 = 8;
@@ -112,11 +112,12 @@ impl UnreadPart {
         self.all.tell();
     }
 
-    /// How much it may have waiting before nothing more is answered, if it has a part in what there is, and that is so much that
-    /// the rest is for others: those who read slowly, however many, keep no large request from those who read.
+    /// How much each may have waiting before nothing more is answered, if there is so much that the rest is for large requests
+    /// of those who hold nothing: those who read slowly, however many, keep none from those who read, and those who begin to
+    /// hold something at once cannot have more between them than all may have.
     pub(crate) fn bound(&self) -> Option<usize> {
         let for_holders = self.all.most - self.all.most / PART_FOR_OTHERS;
-        (self.held > 0 && self.all.held() > for_holders).then_some(self.all.counts_from)
+        (self.all.held() > for_holders).then_some(self.all.counts_from)
     }
 
     /// There is too much, and it has a part in it.
@@ -150,8 +151,8 @@ mod tests {
             part.set(300_000);
         }
         assert!(all.is_too_much() && parts[0].is_too_much());
-        assert_eq!(all.check(2_049).map_err(|refusal| refusal.status), Err(Status::OVERLOADED));
-        assert!(all.check(2_048).is_ok());
+        assert_eq!(all.check(1_025).map_err(|refusal| refusal.status), Err(Status::OVERLOADED));
+        assert!(all.check(1_024).is_ok());
         parts[0].set(0);
         assert!(!parts[1].is_too_much() && parts[1].counts() && !parts[0].counts());
         drop(parts);
@@ -177,6 +178,19 @@ mod tests {
         assert_eq!(parts[0].bound(), Some(8 << 10));
     }
 
+    /// Each has a full outbox and one reply more, of as many as are always answered, before anybody is looked at.
+    #[test]
+    fn those_who_read_nothing_and_begin_at_once_have_less_than_half_of_the_memory_between_them() {
+        const MEMORY: usize = 512 << 20;
+        let all = Arc::new(Unread::up_to(MEMORY / 8, 8_192));
+        let mut parts: Vec<_> = (0..8_192).map(|_| UnreadPart::new(Arc::clone(&all))).collect();
+        for part in &mut parts {
+            let full = part.bound().unwrap_or(256 << 10);
+            part.set(full + 8 * ALWAYS as usize);
+        }
+        assert!(all.held() < MEMORY / 2, "{}", all.held());
+    }
+
     /// Forty that read 105 KB/s each would hold all of it for good.
     #[test]
     fn who_holds_something_leaves_a_quarter_to_those_who_hold_nothing() {
@@ -194,7 +208,7 @@ mod tests {
         assert!(!all.is_too_much(), "{}", all.held());
         assert!(all.check(1_000_000).is_ok());
         let mut other = UnreadPart::new(Arc::clone(&all));
-        assert_eq!(other.bound(), None, "it holds nothing");
+        assert_eq!(other.bound(), Some(COUNTS_FROM), "one large reply after the other");
         other.set(20 << 20);
         assert!(all.is_too_much());
     }

@@ -41,6 +41,14 @@ impl Sequence {
         &self.named.name
     }
 
+    /// How many more calls may wait for its numbers: 100,000 without those of all names that are not served yet, and 25,000
+    /// for names of [`sequence_within`](crate::sequence::Sequences::sequence_within) that the store has told nothing of. One
+    /// more is refused at once.
+    #[must_use]
+    pub fn places(&self) -> u64 {
+        self.hub.places_of(&self.named.lock()).left()
+    }
+
     /// The next id in no promised order: out of a run of the thread's own, which is the fastest. Waits up to the
     /// builder's `wait` where none is held. A sequence with an increment above 1, and a strict one, answer as
     /// [`next_ordered`](Self::next_ordered).

@@ -91,13 +91,6 @@ impl Sequences {
         Ok(Sequence::new(self.hub.clone(), self.hub.named(name, Some(names))?))
     }
 
-    /// How many more calls may wait for numbers, of all names: 100,000 without those that are not served yet. One more is refused
-    /// at once.
-    #[must_use]
-    pub fn places(&self) -> u64 {
-        self.hub.places.left()
-    }
-
     /// A sequence as the store and this process know it.
     pub fn info(&self, name: &SequenceName) -> Reply<SequenceInfo> {
         self.hub.ask(|question| Control::Info(name.clone(), question))

@@ -13,7 +13,15 @@ const FEW: usize = 1_024;
 
 /// Those of all names.
 #[derive(Default)]
-pub(crate) struct Deadlines(Mutex<BinaryHeap<Reverse<Deadline>>>);
+pub(crate) struct Deadlines(Mutex<Noted>);
+
+#[derive(Default)]
+struct Noted {
+    all: BinaryHeap<Reverse<Deadline>>,
+    /// When there are so many, those of calls that went away are thrown out. Twice as many as the last time left, since those of
+    /// calls that are done and were not looked at stay.
+    look_at: usize,
+}
 
 /// When a call's time is over.
 struct Deadline {
@@ -43,17 +51,16 @@ impl Ord for Deadline {
 }
 
 impl Deadlines {
-    /// Notes a call, one of so many that wait. Whether it is the first one to end.
-    pub(super) fn note(&self, named: &Arc<Named>, waiter: &Arc<Waiter>, waiting: u64) -> bool {
+    /// Notes a call. Whether it is the first one to end.
+    pub(super) fn note(&self, named: &Arc<Named>, waiter: &Arc<Waiter>) -> bool {
         let deadline =
             Deadline { boot: waiter.deadline, waiter: Arc::downgrade(waiter), named: Arc::downgrade(named) };
-        let mut deadlines = lock(&self.0);
-        let is_first = deadlines.peek().is_none_or(|Reverse(first)| deadline.boot < first.boot);
-        deadlines.push(Reverse(deadline));
-        // Calls that went away leave theirs.
-        let waiting = usize::try_from(waiting).unwrap_or(usize::MAX);
-        if deadlines.len() >= FEW && deadlines.len() / 2 > waiting {
-            deadlines.retain(|Reverse(deadline)| deadline.waiter.strong_count() > 0);
+        let noted = &mut *lock(&self.0);
+        let is_first = noted.all.peek().is_none_or(|Reverse(first)| deadline.boot < first.boot);
+        noted.all.push(Reverse(deadline));
+        if noted.all.len() >= noted.look_at.max(FEW) {
+            noted.all.retain(|Reverse(deadline)| deadline.waiter.strong_count() > 0);
+            noted.look_at = 2 * noted.all.len();
         }
         is_first
     }
@@ -61,7 +68,7 @@ impl Deadlines {
     /// Calls whose time is over, and when the next one's is.
     #[expect(clippy::type_complexity, reason = "a list of pairs, and a time")]
     pub(crate) fn overdue(&self, boot: u64) -> (Vec<(Arc<Named>, Arc<Waiter>)>, Option<u64>) {
-        let mut deadlines = lock(&self.0);
+        let deadlines = &mut lock(&self.0).all;
         let mut over = Vec::new();
         loop {
             let next = deadlines.peek().map(|Reverse(first)| first.boot);
@@ -98,6 +105,26 @@ mod tests {
             hub.watch(&named, &waiter);
             named.give_up(&waiter);
         }
-        assert!(lock(&hub.deadlines.0).len() <= FEW);
+        assert!(lock(&hub.deadlines.0).all.len() <= FEW);
+    }
+
+    /// As where one grant serves very many, and each caller asks again before the others have looked.
+    #[test]
+    fn calls_that_are_done_and_were_not_looked_at_are_not_passed_over_for_each_that_comes() {
+        let hub = Hub::new(SequenceConfig::default(), Arc::new(SystemClock)).unwrap();
+        let name = SequenceName::new("a").unwrap();
+        let make = || Ok::<_, ()>(Named::new(name.clone(), GenerationWord::new().unwrap(), false));
+        let named = hub.names.find_or_make(&name, make).unwrap();
+        let mut done = Vec::new();
+        let mut looks = 0;
+        for _ in 0..20_000 {
+            let waiter = named.lock().line.join(Demand::ordered(1), u64::MAX, hub.places.take().unwrap());
+            let before = lock(&hub.deadlines.0).look_at;
+            hub.watch(&named, &waiter);
+            looks += u32::from(lock(&hub.deadlines.0).look_at != before);
+            drop(waiter.finish(hub.refusal(0)));
+            done.push(waiter);
+        }
+        assert!((1..10).contains(&looks), "{looks}");
     }
 }

@@ -330,9 +330,14 @@ impl Hub {
 
     /// The keeper ends a call that no thread is parked for when its time is over.
     pub(crate) fn watch(&self, named: &Arc<Named>, waiter: &Arc<Waiter>) {
-        if self.deadlines.note(named, waiter, self.waiting()) {
+        if self.deadlines.note(named, waiter) {
             self.keeper.wake();
         }
+    }
+
+    /// The places of calls for this name, which is in this state.
+    pub(crate) fn places_of(&self, state: &State) -> &Places {
+        if state.untold.is_some() { &self.places_of_untold } else { &self.places }
     }
 
     /// Calls that stand in a line.

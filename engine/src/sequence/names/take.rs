@@ -46,8 +46,7 @@ impl Hub {
         }
         self.refuse_at_once(&mut state, boot)?;
         let wait = wait.filter(|wait| !wait.is_zero());
-        let places = if state.untold.is_some() { &self.places_of_untold } else { &self.places };
-        let Some((wait, place)) = wait.and_then(|wait| Some((wait, places.take()?))) else {
+        let Some((wait, place)) = wait.and_then(|wait| Some((wait, self.places_of(&state).take()?))) else {
             // A strict name is asked for those who wait, and for no others.
             if !named.is_strict(&state) {
                 self.enqueue(named, &mut state, true);

@@ -328,7 +328,7 @@ fn so_many_calls_may_wait_and_one_more_is_refused_at_once() {
     let (world, sequences, a) = plain();
     assert_eq!(a.next_ordered().unwrap(), 1);
     world.database.set_away(0, true);
-    let places = sequences.places();
+    let places = a.places();
     assert_eq!(places, MOST_WAITING);
     let poll = |call: &mut PendingNumbers| Pin::new(call).poll(&mut Context::from_waker(Waker::noop()));
     let waits = |_| {
@@ -337,16 +337,16 @@ fn so_many_calls_may_wait_and_one_more_is_refused_at_once() {
         call
     };
     let mut calls: Vec<PendingNumbers> = (0..places).map(waits).collect();
-    assert_eq!(sequences.places(), 0);
+    assert_eq!(a.places(), 0);
     let refused = drive(a.request(Demand::ordered(131_000), LONG)).unwrap_err().kind();
     assert!(matches!(refused, SequenceErrorKind::StoreAway | SequenceErrorKind::Overloaded), "{refused:?}");
     assert!(a.take(131_000).is_err());
     let mut served = calls.remove(0);
     drop(calls);
-    assert_eq!(sequences.places(), places - 1);
+    assert_eq!(a.places(), places - 1);
     world.database.set_away(0, false);
     // A place is another call's as soon as its own is served, also where nobody looks.
-    until("the place is free", || sequences.places() == places);
+    until("the place is free", || a.places() == places);
     assert_eq!(sequences.stats().waiting, 0);
     assert!(poll(&mut served).is_ready());
 }

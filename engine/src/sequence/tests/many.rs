@@ -521,7 +521,7 @@ fn calls_for_names_that_are_not_there_have_places_of_their_own_and_are_looked_at
         }
     }
     assert_eq!((in_vain.len(), refused), (25_000, 3_000));
-    assert_eq!((sequences.places(), sequences.stats().waiting), (100_000, 25_000));
+    assert_eq!((good.places(), sequences.stats().waiting), (100_000, 25_000));
     // A second begins.
     clock.pass(Duration::from_nanos(SECOND - hub.now() % SECOND));
     while hub.has_due() {

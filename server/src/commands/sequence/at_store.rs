@@ -391,6 +391,7 @@ impl Known {
         }
         // The file itself is there beside any database. What was left tells of the names that were held then.
         let has_marks = !seen.is_empty();
+        let seen = if is_of_another { Vec::new() } else { seen };
         for (name, value) in seen.into_iter().chain(left) {
             let mark = self.marks.entry(name).or_default();
             *mark = value.max(*mark);

@@ -359,15 +359,15 @@ fn large_replies_are_refused_while_what_others_do_not_read_is_too_much() {
     let list = |talk: &mut Talk, limit: u32| talk.get(&format!("/v1/sequences?limit={limit}")).0;
     let held = home.with_too_much_unread();
     for path in paths {
-        let (status, said) = talk.json(path, &count(2_049));
+        let (status, said) = talk.json(path, &count(1_025));
         assert!(status == 503 && said.contains("do not read"), "{path}: {said}");
-        assert_eq!(talk.json(path, &count(2_048)).0, 200, "{path}");
+        assert_eq!(talk.json(path, &count(1_024)).0, 200, "{path}");
     }
-    assert_eq!((list(&mut talk, 257), list(&mut talk, 256)), (503, 200));
+    assert_eq!((list(&mut talk, 129), list(&mut talk, 128)), (503, 200));
     drop(held);
-    assert_eq!(list(&mut talk, 257), 200);
+    assert_eq!(list(&mut talk, 129), 200);
     for path in paths {
-        assert_eq!(talk.json(path, &count(2_049)).0, 200, "{path}");
+        assert_eq!(talk.json(path, &count(1_025)).0, 200, "{path}");
     }
 }
 

@@ -279,8 +279,8 @@ fn large_replies_are_refused_while_what_others_do_not_read_is_too_much() {
     for command in large {
         assert!(talk.type_in(command).starts_with("-OVERLOADED "), "{command}");
     }
-    for command in ["XUID.BATCH 2048", "XUID.BATCH 2048 orders"] {
-        assert!(talk.type_in(command).starts_with("*2048\r\n"), "{command}");
+    for command in ["XUID.BATCH 1024", "XUID.BATCH 1024 orders"] {
+        assert!(talk.type_in(command).starts_with("*1024\r\n"), "{command}");
     }
     drop(held);
     for command in large {

@@ -43,6 +43,10 @@ use crate::state::server::Server;
 /// What a request that waits takes here and in the engine, about.
 const WAITING_BYTES: usize = 512;
 
+/// So many requests of a connection wait where clients do not read what they were answered, and hold most of the memory that
+/// there is for it.
+const FEW_IN_FLIGHT: usize = 16;
+
 /// What this front calls what it is asked.
 const REQUEST: &str = "request";
 
@@ -352,7 +356,9 @@ impl Conversation for Session {
     fn receive(&mut self, inbox: &mut Inbox, outbox: &mut Outbox, turn: usize) -> Need {
         let left = inbox.rest().len().saturating_sub(turn);
         let need = loop {
-            if outbox.is_high() || self.waiting.len() >= self.client.limits.max_in_flight as usize {
+            // Those that wait are memory, too, and done before others come where there is little of it.
+            let most = if outbox.is_tight() { FEW_IN_FLIGHT } else { usize::MAX };
+            if outbox.is_high() || self.waiting.len() >= most.min(self.client.limits.max_in_flight as usize) {
                 break Need::Room;
             }
             if (1..=left).contains(&inbox.rest().len()) {

@@ -176,7 +176,7 @@ impl Session {
         self.client.check_unread(shape.op(), demand.count())?;
         let sequence = self.client.names.sequence(sequences, name)?;
         // As of ids: so that some places are left for others, however many connections fill the line.
-        let has_place = (self.waiting.len() as u64) < sequences.all.places() / PART_OF_PLACES;
+        let has_place = (self.waiting.len() as u64) < sequence.places() / PART_OF_PLACES;
         let wait = if has_place { wait } else { Duration::ZERO };
         match self.client.take_numbers(&sequence, demand, wait)? {
             None => shape.write_numbers(self.client.numbers.drain(..), outbox),

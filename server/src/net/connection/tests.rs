@@ -421,6 +421,29 @@ fn half_a_request_is_memory_that_counts_and_who_holds_much_of_too_much_goes() {
     });
 }
 
+/// Its replies are read, so it is nobody's who reads none.
+#[test]
+fn what_is_queued_behind_multi_counts_with_half_requests() {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let times = (Instant::now(), Duration::from_mins(5));
+        let (_client, mut stream, newcomer) = connected().await;
+        let (reader, writer) = stream.split();
+        let mut connection = of_resp(reader, writer, newcomer, times);
+        let begun = Arc::new(Unread::of_begun(1_000_000, 1_000));
+        connection.held.half = UnreadPart::new(Arc::clone(&begun));
+        let commands = [b"MULTI\r\n".to_vec(), b"INCR orders\r\n".repeat(2_000)].concat();
+        connection.inbox.room(commands.len()).extend_from_slice(&commands);
+        while connection.need != Need::Input || !connection.inbox.rest().is_empty() {
+            connection.advance();
+            connection.outbox.consume(connection.outbox.len());
+        }
+        connection.note_unread();
+        assert!(!connection.held.unread.counts());
+        assert!(!connection.has_too_much_begun() && begun.held() > 20_000, "{}", begun.held());
+    });
+}
+
 #[test]
 fn a_connection_that_holds_half_a_request_is_closed_where_there_is_too_much_of_them() {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();

@@ -66,13 +66,13 @@ fn large_replies_are_refused_while_what_others_do_not_read_is_too_much() {
     };
     let is_refused = |said: &Said| *said == Said::Error(Status::OVERLOADED);
     let held = home.with_too_much_unread();
-    assert!(ask(&mut talk, 2_049).iter().all(is_refused));
-    assert!(!ask(&mut talk, 2_048).iter().any(is_refused));
+    assert!(ask(&mut talk, 1_025).iter().all(is_refused));
+    assert!(!ask(&mut talk, 1_024).iter().any(is_refused));
     // Runs have one entry for many.
-    let runs = talk.ask(|out| request_runs(out, 7, Bulk::new(2_049, Order::Any, PATIENCE)));
+    let runs = talk.ask(|out| request_runs(out, 7, Bulk::new(1_025, Order::Any, PATIENCE)));
     assert!(matches!(runs, Said::Ids(_)));
     drop(held);
-    assert!(!ask(&mut talk, 2_049).iter().any(is_refused));
+    assert!(!ask(&mut talk, 1_025).iter().any(is_refused));
 }
 
 #[test]
