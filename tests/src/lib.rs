@@ -64,7 +64,7 @@ pub use faketime::FakeClock;
 pub use frame::{Frame, HEADER_LEN, PREFACE, encode, hello_body, op, status};
 pub use load::{HEAVY, Job, Load, LoadResults, Work};
 pub use log_pipe::LogPipe;
-pub use loop_disk::{Bound, Frozen, LoopDisk};
+pub use loop_disk::{Bound, Frozen, LoopDisk, RamFs};
 pub use mariadb::MariaDb;
 pub use not_tried::not_tried;
 pub use oracle::{Balance, IssuedVsReceived, Ledger, Received, Report, Run, read_issued};

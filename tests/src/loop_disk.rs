@@ -128,6 +128,36 @@ impl Drop for LoopDisk {
     }
 }
 
+/// A file system in memory that tells neither when a file was made nor its generation, until it is dropped.
+#[derive(Debug)]
+pub struct RamFs(PathBuf);
+
+impl RamFs {
+    /// `None`, told as the trial `what` that is not made, where this machine refuses it.
+    ///
+    /// Fails if `CI=true` wants the trial made.
+    pub fn new(what: &str, home: &Path) -> Result<Option<Self>> {
+        let place = home.join("ram");
+        match shell(r#"mkdir "$1"; mount -t ramfs ramfs "$1""#, &[&place.to_string_lossy()])? {
+            Ok(_) => Ok(Some(Self(place))),
+            Err(why) => not_tried(what, &format!("no ramfs can be mounted here: {why}")).map(|()| None),
+        }
+    }
+
+    /// Where it is mounted.
+    pub fn dir(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for RamFs {
+    fn drop(&mut self) {
+        if let Ok(Err(why)) = shell(r#"umount -l "$1""#, &[&self.0.to_string_lossy()]) {
+            println!("{} stays mounted: {why}", self.0.display());
+        }
+    }
+}
+
 /// A disk that is frozen until this is dropped, which has to be before the disk is.
 #[derive(Debug)]
 #[must_use = "it is thawed when this is dropped"]

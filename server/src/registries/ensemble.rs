@@ -84,6 +84,11 @@ impl Ensemble {
         })
     }
 
+    /// By how many ms its clock is ahead of this host's, where it tells that.
+    pub(crate) fn clock_ahead_ms(&self) -> Result<Option<i64>> {
+        Ok(zookeeper::clock_ahead_ms(&self.url, &self.options)?)
+    }
+
     pub(crate) fn fence(&self) -> Result<Fenced> {
         Ok(zookeeper::fence(&self.url, &self.options)?)
     }

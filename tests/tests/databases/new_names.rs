@@ -92,7 +92,8 @@ fn a_table_that_takes_no_row_of_new_names_says_so_and_is_fenced_without_one(serv
     sql.exec("INSERT INTO xuid_sequence (name, next, last, step) VALUES ('@new', 900, 1000, 1)").unwrap();
     assert_eq!(store.create(&name("users"), &NewSequence::default()).unwrap().next, 900);
     // A name that is there is not made, and stays where it is.
-    store.create(&name("orders"), &NewSequence::default()).unwrap();
+    let there = store.create(&name("orders"), &NewSequence::default());
+    assert!(matches!(&there, Err(StoreError::Exists(row)) if row.next == 500), "{there:?}");
     assert_eq!(mark(&mut sql, "orders"), 500);
     sql.exec(if server.is_mariadb() {
         "ALTER TABLE xuid_sequence MODIFY next bigint"

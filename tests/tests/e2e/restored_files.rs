@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
-use xuid_tests::{Job, Ledger, Load, LoopDisk, Order, Serve, Server, Work, Xuid, clock, folder};
+use xuid_tests::{Job, Ledger, Load, LoopDisk, Order, RamFs, Serve, Server, Work, Xuid, clock, folder};
 
 /// The one spill file of a folder.
 fn only_spill(data: &Path) -> Result<PathBuf> {
@@ -158,6 +158,24 @@ fn a_folder_that_is_put_back_where_no_file_has_a_birth_is_refused() -> Result<()
     disk.mount_again()?;
     let server = Serve::new(&data)?.start()?;
     server.stop().map(drop)
+}
+
+/// There who says that a folder is a copy is believed.
+#[test]
+fn where_nothing_tells_a_file_from_its_copy_each_start_says_so_and_an_adoption_is_one() -> Result<()> {
+    let home = TempDir::new()?;
+    let Some(ram) = RamFs::new("files of which nothing tells a copy", home.path())? else { return Ok(()) };
+    let data = ram.dir().join("data");
+    for _ in 0..2 {
+        let log = Server::start(&data)?.stop()?;
+        ensure!(log.contains("no start can tell this file from a copy"), "{log}");
+    }
+    let said = Xuid::new(["registry", "adopt", "--yes"])?.arg(&data).run()?;
+    ensure!(said.ok()?.starts_with("adopted: cluster"), "{}", said.stdout);
+    let server = Server::start(&home.path().join("data"))?;
+    let log = server.stop()?;
+    ensure!(!log.contains("no start can tell"), "{log}");
+    Ok(())
 }
 
 #[test]

@@ -209,6 +209,32 @@ fn a_fence_that_was_made_while_the_ensemble_s_clock_was_fast_is_put_right_by_one
     Ok(())
 }
 
+/// What was changed while the clock was right shows that it is behind now.
+#[test]
+fn a_clock_of_the_ensemble_that_is_wrong_is_told_by_init_and_before_a_fence() -> Result<()> {
+    let mut fixture = Fixture::without_registry()?;
+    fixture.ensemble.with_clock()?;
+    let set = |fixture: &mut Fixture, by_ms| {
+        fixture.ensemble.stop_all()?;
+        fixture.ensemble.clock().context("no clock")?.shift(by_ms).map(drop)?;
+        fixture.ensemble.start_all()?;
+        fixture.ensemble.wait_serving(SOON).map(drop)
+    };
+    set(&mut fixture, 3_600_000)?;
+    let made = fixture.registry("init")?.arg("--workers").arg("8").run()?;
+    ensure!(made.ok().is_ok() && made.stderr.contains("the clock of the ensemble says"), "{}", made.stderr);
+    ensure!(made.stderr.contains("xuid registry fence"), "{}", made.stderr);
+    set(&mut fixture, 0)?;
+    // Without an answer nothing is done, and the clock was told.
+    let asked = fixture.registry("fence")?.run()?;
+    ensure!(asked.ok().is_err() && asked.stderr.contains("It says 20"), "{}", asked.stderr);
+    let fenced = fixture.registry("fence")?.arg("--yes").run()?;
+    let told = "later than the clock of the ensemble says";
+    ensure!(fenced.ok().is_ok() && fenced.stderr.contains(told), "{}", fenced.stderr);
+    ensure!(!fenced.stderr.contains("and that of this host"), "{}", fenced.stderr);
+    Ok(())
+}
+
 /// CRC-32C, bit by bit: an implementation of its own.
 fn crc32c(bytes: &[u8]) -> u32 {
     let bit = |crc: u32| crc >> 1 ^ 0x82f6_3b78 & (crc & 1).wrapping_neg();

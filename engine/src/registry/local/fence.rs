@@ -73,7 +73,9 @@ pub fn adopt(folder: &Path, now_ns: u64) -> Result<Adopted, LocalError> {
     let held = Held::take(folder)?;
     genesis::check_node(folder)?;
     let before = held.header.genesis.cluster;
-    let ours = held.header.identity.same_file(&held.identity()?);
+    // Where nothing tells a file from its copy, who says that it is one is believed.
+    let found = held.identity()?;
+    let ours = held.header.identity.same_file(&found) && found.is_proof();
     let (cluster, fenced) = if ours {
         if sequences::fence::is_copied(folder)? {
             sequences::fence::close(folder, &held.header.genesis)?;

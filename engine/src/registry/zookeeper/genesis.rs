@@ -119,6 +119,24 @@ pub fn init(url: &ZooKeeperUrl, options: &ZooKeeperOptions, plan: &Plan) -> Resu
     Ok(Created { genesis, again: before && is_raised(plan), ahead_ms })
 }
 
+/// By how many ms the ensemble's clock is ahead of this host's; `None` where the registry has no node that tells it.
+///
+/// # Errors
+/// Where the ensemble cannot be reached.
+pub fn clock_ahead_ms(url: &ZooKeeperUrl, options: &ZooKeeperOptions) -> Result<Option<i64>, ZooKeeperError> {
+    let mut link = Link::new(url, options)?;
+    let client = connected(&mut link)?;
+    let told = link.ask(client.set_data(CLOCK, b"", None));
+    drop(client);
+    let ahead_ms = match told {
+        Ok(stat) => Ok(Some(ahead_ms(&stat))),
+        Err(Failure::Said(Error::NoNode)) => Ok(None),
+        Err(failure) => Err(broken(&link, "read its clock", &failure)),
+    };
+    link.leave();
+    ahead_ms
+}
+
 fn floor(plan: &Plan, now_ns: u64, before: bool) -> u64 {
     let floor = plan.floor.unwrap_or_default().tick(&plan.layout, now_ns);
     if !before || !is_raised(plan) {

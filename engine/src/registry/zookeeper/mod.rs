@@ -48,7 +48,7 @@ use zookeeper_client::CreateMode;
 
 pub use error::{LoginError, ZooKeeperError};
 pub use fence::{adopt, fence};
-pub use genesis::{Created, Plan, init};
+pub use genesis::{Created, Plan, clock_ahead_ms, init};
 pub use inspect::{Inspection, inspect};
 pub use sequences::ZooKeeperSequences;
 pub use target::{AuthScheme, Credentials, ParseUrlError, ZooKeeperOptions, ZooKeeperUrl};

@@ -14,6 +14,7 @@ use xuid_engine::registry::{Fenced, Genesis, Workers};
 use xuid_engine::{Face, Floor, Id, Layout};
 
 use crate::config::{self, OpaqueKey};
+use crate::registries::ensemble::Ensemble;
 use crate::registries::json as as_json;
 use crate::registries::new::{New, workers_of_new};
 use crate::registries::target::{Target, is_of_ensemble};
@@ -292,7 +293,7 @@ fn fence(Fence { dangerous: Dangerous { which, yes }, restored }: &Fence) -> Res
     }
     let plan = match (&target, restored) {
         (Target::Folder(_), true) => plan_for_folder(&target),
-        (Target::Ensemble(_), false) => plan_for_ensemble(&target),
+        (Target::Ensemble(ensemble), false) => plan_for_ensemble(&target, warn_of_apart(ensemble)?),
         (Target::Folder(_), false) => {
             let todo = "for one that was put back from a backup, or moved here, and whose original is used no more, run";
             return Err(usage(format!(
@@ -357,13 +358,14 @@ fn plan_for_folder(target: &Target) -> String {
     )
 }
 
-fn plan_for_ensemble(target: &Target) -> String {
+fn plan_for_ensemble(target: &Target, now_ms: Option<u64>) -> String {
+    let says = now_ms.map_or_else(String::new, |now_ms| format!(" It says {}.", rfc3339_ms(now_ms)));
     format!(
         "This fences the registry in {target}, as is needed after it was restored from a backup:\n\
          - every worker is reserved until 125 s from now, or longer where a record says so: no window is granted before\n\
          - every id in the spill files of its servers is given up\n\
          - no change that was begun before can succeed any more\n\
-         The clock of the ensemble must be right, and servers may go on running, and use up what they hold."
+         Servers may go on running, and use up what they hold. The clock of the ensemble must be right.{says}"
     )
 }
 
@@ -379,13 +381,21 @@ fn tell_fenced(out: &mut Printer, fenced: &Fenced) -> Result<()> {
 
 /// On standard error, so that whoever reads JSON has it, too, whatever the log's filter is.
 fn warn_of_clock(fenced: &Fenced) {
-    let now_ms = now_ns() / 1_000_000;
-    let ahead_ms = fenced.ensemble_ahead_ms;
-    let newest = clock_warning(fenced.newest_change_ms.unwrap_or_default(), now_ms, ahead_ms);
-    let apart = apart_warning(ahead_ms, now_ms, "run this again before a server is started");
-    for warning in newest.into_iter().chain(apart) {
+    let (newest_ms, now_ms) = (fenced.newest_change_ms.unwrap_or_default(), now_ns() / 1_000_000);
+    if let Some(warning) = clock_warning(newest_ms, now_ms, fenced.ensemble_ahead_ms) {
         logs::warning(&warning);
     }
+}
+
+/// Before a fence, behind which servers go by that clock at once. What the ensemble's clock says.
+fn warn_of_apart(ensemble: &Ensemble) -> Result<Option<u64>> {
+    let Some(ahead_ms) = ensemble.clock_ahead_ms()? else { return Ok(None) };
+    let now_ms = now_ns() / 1_000_000;
+    if let Some(warning) = apart_warning(Some(ahead_ms), now_ms, "fence it again before a server is started")
+    {
+        logs::warning(&warning);
+    }
+    Ok(Some(now_ms.saturating_add_signed(ahead_ms)))
 }
 
 /// Of what was changed later than it is now by the clock that fences: the ensemble's, where that is so much ahead of the host's.
@@ -467,6 +477,9 @@ fn adopt(Dangerous { which, yes }: &Dangerous) -> Result<()> {
          If the original goes on, the two must not be used for one namespace: nobody watches that their ids differ."
     );
     let mut out = Printer::new()?;
+    if let Target::Ensemble(ensemble) = &target {
+        warn_of_apart(ensemble)?;
+    }
     confirm(&plan, *yes)?;
     let adopted = target.adopt()?;
     adopted.fenced.iter().for_each(warn_of_clock);
