@@ -3,7 +3,7 @@
 mod status;
 
 use std::fmt::Write as _;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -23,7 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, yield_now};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::rustls::ServerConfig;
 use xuid_engine::Order;
 use xuid_engine::stats::Status;
@@ -32,6 +32,7 @@ use crate::config::is_exposed;
 use crate::fronts::farewell::farewell;
 use crate::fronts::handshake::{self, NoTls};
 use crate::state::access::REJECTION_PAUSE;
+use crate::state::address_limits::customer;
 use crate::state::beside::beside;
 use crate::state::metrics::Page;
 use crate::state::server::Server;
@@ -150,8 +151,8 @@ async fn guard(
 struct Limits {
     first: Duration,
     idle: Duration,
-    /// At a time: each takes a descriptor that a client could have. One more ends the oldest that has not asked for
-    /// anything that it may see, else the oldest that waits for nothing, else the oldest: strangers can keep all of them busy.
+    /// At a time: each takes a descriptor that a client could have. One more ends one of the customer that has most of them
+    /// ([`spare`]).
     connections: usize,
 }
 
@@ -172,12 +173,35 @@ enum Doing {
 struct Open {
     task: AbortHandle,
     doing: Arc<AtomicU8>,
+    whose: IpAddr,
+    opened: Instant,
 }
 
 impl Open {
     fn is(&self, doing: Doing) -> bool {
         self.doing.load(Ordering::Relaxed) == doing as u8
     }
+}
+
+/// Who has asked for nothing within this time had the time to: a probe shakes hands in some milliseconds.
+const YOUNG: Duration = Duration::from_secs(1);
+
+/// Which one makes room for another, of the customer that has most: the oldest that has not asked for anything that it may see, if
+/// that had its time, or if half of all are such; else the oldest that waits for nothing; else the oldest. Strangers can keep
+/// all of them busy.
+fn spare(open: &[Open]) -> usize {
+    let count = |whose: IpAddr| open.iter().filter(|open| open.whose == whose).count();
+    // Of equals the first, which is the oldest.
+    let most = open.iter().rev().max_by_key(|open| count(open.whose)).map(|open| open.whose);
+    let asks_nothing = |open: &Open| open.is(Doing::Silent) || open.is(Doing::Refused);
+    let are_many = open.iter().filter(|open| asks_nothing(open)).count() > open.len() / 2;
+    let oldest =
+        |which: &dyn Fn(&Open) -> bool| open.iter().position(|open| Some(open.whose) == most && which(open));
+    oldest(&|open| asks_nothing(open) && (are_many || open.opened.elapsed() >= YOUNG))
+        .or_else(|| oldest(&|open| open.is(Doing::Idle)))
+        .or_else(|| oldest(&asks_nothing))
+        .or_else(|| oldest(&|_| true))
+        .unwrap_or_default()
 }
 
 /// Notes around each page that it was asked for.
@@ -234,11 +258,7 @@ async fn serve(mut listener: TcpListener, router: Router, limits: Limits, server
         let (stream, addr) = Listener::accept(&mut listener).await;
         open.retain(|connection| !connection.task.is_finished());
         if open.len() >= limits.connections {
-            let oldest =
-                |doing: &[Doing]| open.iter().position(|open| doing.iter().any(|doing| open.is(*doing)));
-            let spare = oldest(&[Doing::Silent, Doing::Refused]).or_else(|| oldest(&[Doing::Idle]));
-            let spare = spare.unwrap_or_default();
-            open.remove(spare).task.abort();
+            open.remove(spare(&open)).task.abort();
         }
         let doing = Arc::new(AtomicU8::new(Doing::Silent as u8));
         let pages = Pages { router: router.clone(), http: http.clone(), doing: doing.clone(), addr };
@@ -258,7 +278,8 @@ async fn serve(mut listener: TcpListener, router: Router, limits: Limits, server
                 serving.await;
             }
         });
-        open.push(Open { task: connection.abort_handle(), doing });
+        let (whose, opened) = (customer(addr.ip()), Instant::now());
+        open.push(Open { task: connection.abort_handle(), doing, whose, opened });
         // What has come with it is read before it can be ended for another.
         yield_now().await;
     }
@@ -341,7 +362,7 @@ mod tests {
     use std::net::SocketAddr;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpStream;
+    use tokio::net::{TcpSocket, TcpStream};
     use tokio::sync::Barrier;
     use tokio::task::JoinHandle;
 
@@ -431,6 +452,35 @@ mod tests {
         probe.write_all(b"GET / HTTP/1.0\r\n\r\n").await.unwrap();
         assert!(page(&mut probe).await.ends_with(b"page"), "the probe keeps its connection");
         serving.abort();
+    }
+
+    /// As within TLS, where it has asked for nothing until it has shaken hands.
+    #[tokio::test]
+    async fn a_probe_that_asks_some_time_after_it_connected_is_served_whatever_a_stranger_has_open() {
+        let long = Duration::from_mins(1);
+        for stranger in [[127, 0, 0, 1], [127, 0, 0, 2]] {
+            let (addr, serving) = serving(Limits { first: long, idle: long, ..LIMITS }).await;
+            let connect = async || {
+                let socket = TcpSocket::new_v4().unwrap();
+                socket.bind((stranger, 0).into()).unwrap();
+                socket.connect(addr).await.unwrap()
+            };
+            let mut open = Vec::new();
+            for _ in 0..LIMITS.connections - 2 {
+                let mut idle = connect().await;
+                idle.write_all(PAGE.as_bytes()).await.unwrap();
+                idle.read_exact(&mut [0; 1]).await.unwrap();
+                open.push(idle);
+            }
+            let mut probe = said(addr, "").await;
+            for _ in 0..LIMITS.connections / 3 {
+                open.push(connect().await);
+                yield_now().await;
+            }
+            probe.write_all(b"GET / HTTP/1.0\r\n\r\n").await.unwrap();
+            assert!(page(&mut probe).await.ends_with(b"page"), "the stranger is {stranger:?}");
+            serving.abort();
+        }
     }
 
     #[tokio::test]
