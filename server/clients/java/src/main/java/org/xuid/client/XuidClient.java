@@ -38,7 +38,8 @@ import org.xuid.client.internal.wire.Request;
  * <p>Close a client that is not used any more: its threads, which keep no JVM alive, end with it.
  *
  * <p>What is attached to a future may run on a thread that delivers replies: keep it short, or attach it with a method
- * such as {@link CompletableFuture#thenApplyAsync}. A blocking call there is refused with {@link IllegalStateException}.
+ * such as {@link CompletableFuture#thenApplyAsync}. While it waits there, for another future, say, no reply comes. A blocking
+ * call there is refused with {@link IllegalStateException}.
  */
 public final class XuidClient implements AutoCloseable {
     /** How long a server may wait for ids where the caller does not say. */
@@ -342,6 +343,9 @@ public final class XuidClient implements AutoCloseable {
         // Before it begins: a refused call must waste no id.
         Worker.checkMayWait();
         CompletableFuture<T> call = begin.get();
+        if (call instanceof Call) {
+            ((Call<T>) call).isWaitedFor();
+        }
         try {
             return call.get();
         } catch (InterruptedException interrupted) {

@@ -1,6 +1,7 @@
 package org.xuid.client;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertDoesNotThrow;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
@@ -270,6 +271,29 @@ class LinkTest {
             Wait.failure(IllegalStateException.class, blocked);
             server.peer().id(server.peer().ask(), 2);
             assertEquals(2, Wait.soon(chained));
+        }
+    }
+
+    /** Nothing else ends the others: they are in no list any more. */
+    @Test
+    void a_callback_that_stands_still_keeps_no_other_call_from_hearing_of_the_end_of_the_connection() throws Exception {
+        try (FakeServer server = new FakeServer(); XuidClient client = server.connect(server.options())) {
+            CountDownLatch goesOn = new CountDownLatch(1);
+            CountDownLatch stands = new CountDownLatch(1);
+            client.nextAsync().whenComplete((id, error) -> {
+                stands.countDown();
+                assertDoesNotThrow(() -> goesOn.await());
+            });
+            server.peer().expect(Op.NEXT);
+            var waiting = CompletableFuture.supplyAsync(client::next);
+            server.peer().expect(Op.NEXT);
+            var later = client.nextAsync();
+            server.peer().expect(Op.NEXT);
+            server.peer().close();
+            stands.await();
+            Wait.failure(XuidException.ConnectionLost.class, waiting);
+            Wait.failure(XuidException.ConnectionLost.class, later);
+            goesOn.countDown();
         }
     }
 

@@ -35,6 +35,8 @@ public class Call<T> extends CompletableFuture<T> {
     /** The pauses between looks for another link. */
     public Retries moving;
 
+    private volatile boolean isWaitedFor;
+
     public Call(Request request, long patience, long retryFor) {
         this.request = request;
         this.patience = patience;
@@ -62,7 +64,38 @@ public class Call<T> extends CompletableFuture<T> {
 
     /** No other place knows of this call, and an Error came in its way: it is told. */
     public void broken(String server, Throwable error) {
-        completeExceptionally(Failures.broken(server, error));
+        fail(Failures.broken(server, error));
+    }
+
+    /** A thread waits for it, which runs no code of a stranger at its end. */
+    public void isWaitedFor() {
+        isWaitedFor = true;
+    }
+
+    /**
+     * Ends it with an error. The thread that does so serves other calls behind this one, which nothing else would end by then:
+     * what a caller attached, and may stand still, runs on another one.
+     */
+    public void fail(Throwable error) {
+        if (isWaitedFor || getNumberOfDependents() == 0) {
+            completeExceptionally(error);
+            return;
+        }
+        try {
+            defaultExecutor().execute(() -> failHere(error));
+        } catch (Throwable none) {
+            // No thread is to be had.
+            completeExceptionally(error);
+        }
+    }
+
+    /** On a thread of its own, on which nobody else would tell of what comes in between. */
+    private void failHere(Throwable error) {
+        try {
+            completeExceptionally(error);
+        } catch (Throwable thrown) {
+            completeExceptionally(error);
+        }
     }
 
     /** Hands over a reply that was found to fit the request. */

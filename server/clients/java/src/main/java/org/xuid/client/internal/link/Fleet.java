@@ -115,7 +115,7 @@ public final class Fleet implements Link.Owner {
                 }
             }
             if (closed) {
-                call.completeExceptionally(Failures.closed());
+                call.fail(Failures.closed());
             }
         }
     }
@@ -213,7 +213,7 @@ public final class Fleet implements Link.Owner {
 
     private void retryOrFail(Call<?> call, XuidException error) {
         if (call.retryFor == 0 || !error.isRetryable()) {
-            call.completeExceptionally(error);
+            call.fail(error);
             return;
         }
         if (call.retries == null) {
@@ -221,7 +221,7 @@ public final class Fleet implements Link.Owner {
         }
         long pause = pause(call.retries, error);
         if (Time.now() - call.created + pause > call.retryFor) {
-            call.completeExceptionally(error);
+            call.fail(error);
             return;
         }
         call.moves = 0;
@@ -241,7 +241,7 @@ public final class Fleet implements Link.Owner {
         }, pause, TimeUnit.NANOSECONDS);
         // Closing took the calls that it found, and drops what is planned.
         if (closed && paused.remove(call)) {
-            call.completeExceptionally(Failures.closed());
+            call.fail(Failures.closed());
         }
     }
 
