@@ -32,6 +32,17 @@ fn what_was_erased_is_not_there_whatever_the_mark_says() {
     }
 }
 
+/// More than is written at once.
+#[test]
+fn all_of_a_long_log_is_erased() {
+    let (disk, mut log) = create(6_000);
+    log.append(&extents(0..3_000)).unwrap();
+    log.append(&extents(3_000..8_500)).unwrap();
+    assert_eq!(log.erase(8_500).unwrap().extents, 6_000);
+    let (log, report) = open(&disk, 0);
+    assert_eq!((report.stock.extents, report.stale, read_all(&log).len()), (0, 0, 0));
+}
+
 #[test]
 fn what_lies_above_is_left() {
     let (disk, mut log) = create(CAPACITY);

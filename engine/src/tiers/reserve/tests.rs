@@ -118,6 +118,21 @@ fn what_a_leap_gives_up_is_erased_before_a_grant_under_way_is_read() {
     assert_eq!(next.stock().extents, 0);
 }
 
+/// No turn comes between the two.
+#[test]
+fn what_a_leap_gives_up_is_erased_before_a_stop_puts_more_there() {
+    let (mut reserve, disk) = spilled();
+    reserve.void(false);
+    reserve.seal(vec![second(SECONDS)], FLOOR + 9_000);
+    let layout = Layout::default();
+    let expected = Expected { cluster: [1; 16], stride: layout.stride(), layout: layout.to_bytes() };
+    let (mut next, _) = Log::open(Box::new(disk), &expected).unwrap();
+    next.resume_at(0);
+    let mut left = Vec::new();
+    next.read(next.tail()..next.head(), &mut left).unwrap();
+    assert_eq!(left, [(SECONDS, second(SECONDS))]);
+}
+
 #[test]
 fn a_file_that_what_is_given_up_cannot_be_erased_from_is_used_no_more() {
     let (mut reserve, disk) = spilled();
