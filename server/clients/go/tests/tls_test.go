@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -19,6 +20,52 @@ import (
 	xuid "github.com/x-uid/xuid-go"
 	"github.com/x-uid/xuid-go/internal/faketest"
 )
+
+// A callback of the caller's is a stranger's code: the time to connect holds, and another server is tried.
+func TestADialWhoseCallbackStandsEndsInItsTime(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	authority := newAuthority(t)
+	key, der := authority.sign(&x509.Certificate{
+		SerialNumber: big.NewInt(2), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}, authority.cert, authority.key)
+	certificate := tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go tls.Server(conn, &tls.Config{Certificates: []tls.Certificate{certificate}}).Handshake()
+		}
+	}()
+	stands := make(chan struct{})
+	defer close(stands)
+	config := &tls.Config{InsecureSkipVerify: true, VerifyPeerCertificate: func([][]byte, [][]*x509.Certificate) error {
+		<-stands
+		return nil
+	}}
+	done := make(chan error, 1)
+	go func() {
+		client, err := xuid.Dial(context.Background(), listener.Addr().String(), xuid.WithTLS(config),
+			xuid.WithConnectTimeout(200*time.Millisecond))
+		if err == nil {
+			client.Close()
+		}
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err == nil {
+			t.Fatal("it is connected")
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the dial waits for the callback")
+	}
+}
 
 // authority signs certificates.
 type authority struct {

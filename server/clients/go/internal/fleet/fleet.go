@@ -113,6 +113,8 @@ func (f *Fleet) replace(ctx context.Context, old *link.Link) (*link.Link, error)
 		return search.link, search.err
 	case <-ctx.Done():
 		return nil, ctx.Err()
+	case <-f.life.Done():
+		return nil, errClosed()
 	}
 }
 

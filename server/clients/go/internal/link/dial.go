@@ -108,24 +108,39 @@ func dial(ctx context.Context, server string, options *Options) (*Greeted, error
 	return greeted, nil
 }
 
-// withinContext calls f, which waits for the connection, and ends that when the context ends.
+// callbackGrace is how long what waits for a connection may take to find out that its context has ended.
+const callbackGrace = 100 * time.Millisecond
+
+// withinContext calls f, which waits for the connection, and ends that when the context ends. A callback of the caller's
+// tls.Config that does not return is left behind: nobody waits for it.
 func withinContext(ctx context.Context, conn net.Conn, f func() (*Greeted, error)) (*Greeted, error) {
-	done, gone := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(gone)
-		select {
-		case <-ctx.Done():
-			conn.SetDeadline(time.Unix(1, 0))
-		case <-done:
-		}
-	}()
-	greeted, err := f()
-	close(done)
-	<-gone
-	if err == nil {
-		err = ctx.Err()
+	type result struct {
+		greeted *Greeted
+		err     error
 	}
-	return greeted, err
+	done := make(chan result, 1)
+	go func() {
+		greeted, err := f()
+		done <- result{greeted, err}
+	}()
+	end := func(r result) (*Greeted, error) {
+		if r.err == nil {
+			r.err = ctx.Err()
+		}
+		return r.greeted, r.err
+	}
+	select {
+	case r := <-done:
+		return end(r)
+	case <-ctx.Done():
+		conn.SetDeadline(time.Unix(1, 0))
+	}
+	select {
+	case r := <-done:
+		return end(r)
+	case <-time.After(callbackGrace):
+		return nil, ctx.Err()
+	}
 }
 
 func shakeHands(ctx context.Context, server string, conn net.Conn, config *tls.Config) (net.Conn, error) {

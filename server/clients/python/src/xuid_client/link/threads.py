@@ -162,19 +162,25 @@ class _Turns:
 
     def _serve(self) -> None:
         with self._serves:
-            while self._waiting:
-                self._is_served = True
+            try:
                 while self._waiting:
-                    servers, work, waiter = self._waiting.popleft()
-                    self._served = servers, waiter
-                    try:
-                        waiter.resolve(run(work()))
-                    except BaseException as error:
-                        # Whatever it is: the caller's, and not this thread's.
-                        waiter.reject(error)
-                    self._served = None
-                # Before the last look: a caller that comes after it begins another thread.
+                    self._is_served = True
+                    while self._waiting:
+                        self._serve_one()
+                    # Before the last look: a caller that comes after it begins another thread.
+                    self._is_served = False
+            finally:
                 self._is_served = False
+
+    def _serve_one(self) -> None:
+        servers, work, waiter = self._waiting.popleft()
+        try:
+            self._served = servers, waiter
+            waiter.resolve(run(work()))
+        except BaseException as error:
+            # Whatever it is: the caller's, and not this thread's.
+            waiter.reject(error)
+        self._served = None
 
 
 class News:

@@ -97,8 +97,11 @@ public final class Prefetch implements AutoCloseable {
         onClose.run();
         pool.close();
         for (PrefetchedIds ids : shared) {
-            synchronized (ids) {
+            ids.turn.lock();
+            try {
                 ids.close();
+            } finally {
+                ids.turn.unlock();
             }
         }
     }
@@ -110,8 +113,12 @@ public final class Prefetch implements AutoCloseable {
     }
 
     private static long tryNext(PrefetchedIds ids) {
-        synchronized (ids) {
+        // Not its monitor: a virtual thread that waits within one, for the lock of the pool, keeps its carrier.
+        ids.turn.lock();
+        try {
             return ids.tryNext();
+        } finally {
+            ids.turn.unlock();
         }
     }
 

@@ -1,5 +1,6 @@
 package org.xuid.client;
 
+import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.LongSupplier;
 import org.xuid.client.internal.base.Time;
 import org.xuid.client.internal.base.Worker;
@@ -25,6 +26,9 @@ public final class PrefetchedIds implements LongSupplier, AutoCloseable {
     private static final long QUICK_PIECE = 50_000;
 
     private static final long NONE = -1;
+
+    /** Held by whoever uses one that threads share. */
+    final ReentrantLock turn = new ReentrantLock();
 
     private final Pool pool;
     private final long wait;

@@ -344,7 +344,7 @@ public final class XuidClient implements AutoCloseable {
         Worker.checkMayWait();
         CompletableFuture<T> call = begin.get();
         if (call instanceof Call) {
-            ((Call<T>) call).isWaitedFor();
+            ((Call<T>) call).isTold();
         }
         try {
             return call.get();

@@ -3,6 +3,10 @@ package org.xuid.client.internal.link;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Executor;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.ThreadPoolExecutor;
+import java.util.concurrent.TimeUnit;
 import org.xuid.client.IdParts;
 import org.xuid.client.Run;
 import org.xuid.client.XuidException;
@@ -18,6 +22,11 @@ import org.xuid.client.internal.wire.Request;
  * @param <T> what the caller gets
  */
 public class Call<T> extends CompletableFuture<T> {
+    /** Threads for what callers attached, while there is any: where so many of it stand still, the rest waits. */
+    private static final int MOST_CALLBACKS = 16;
+
+    private static final Executor CALLBACKS = callbacks();
+
     public final Request request;
     /** How long a reply may take beyond the request's own wait. */
     public final long patience;
@@ -35,7 +44,7 @@ public class Call<T> extends CompletableFuture<T> {
     /** The pauses between looks for another link. */
     public Retries moving;
 
-    private volatile boolean isWaitedFor;
+    private volatile boolean isTold;
 
     public Call(Request request, long patience, long retryFor) {
         this.request = request;
@@ -67,22 +76,22 @@ public class Call<T> extends CompletableFuture<T> {
         fail(Failures.broken(server, error));
     }
 
-    /** A thread waits for it, which runs no code of a stranger at its end. */
-    public void isWaitedFor() {
-        isWaitedFor = true;
+    /** What is attached to it is the client's own, or a thread that waits: it is told of its end by whoever ends it. */
+    public void isTold() {
+        isTold = true;
     }
 
     /**
      * Ends it with an error. The thread that does so serves other calls behind this one, which nothing else would end by then:
      * what a caller attached, and may stand still, runs on another one.
      */
-    public void fail(Throwable error) {
-        if (isWaitedFor || getNumberOfDependents() == 0) {
+    public void fail(XuidException error) {
+        if (isTold || getNumberOfDependents() == 0) {
             completeExceptionally(error);
             return;
         }
         try {
-            defaultExecutor().execute(() -> failHere(error));
+            CALLBACKS.execute(() -> failHere(error));
         } catch (Throwable none) {
             // No thread is to be had.
             completeExceptionally(error);
@@ -90,12 +99,27 @@ public class Call<T> extends CompletableFuture<T> {
     }
 
     /** On a thread of its own, on which nobody else would tell of what comes in between. */
-    private void failHere(Throwable error) {
+    private void failHere(XuidException error) {
         try {
             completeExceptionally(error);
         } catch (Throwable thrown) {
-            completeExceptionally(error);
+            completeExceptionally(Failures.broken(error.server(), thrown));
         }
+    }
+
+    /** Not the pool that all of the application shares: what waits there may wait for this. */
+    private static Executor callbacks() {
+        ThreadPoolExecutor threads = new ThreadPoolExecutor(
+                MOST_CALLBACKS, MOST_CALLBACKS, 1, TimeUnit.SECONDS, new LinkedBlockingQueue<>(), Call::callback);
+        threads.allowCoreThreadTimeOut(true);
+        return threads;
+    }
+
+    private static Thread callback(Runnable task) {
+        // Of the thread that happens to make it nothing is kept.
+        Thread thread = new Thread(null, task, "xuid-callback", 0, false);
+        thread.setDaemon(true);
+        return thread;
     }
 
     /** Hands over a reply that was found to fit the request. */

@@ -116,6 +116,7 @@ public final class Fleet implements Link.Owner {
             }
             if (closed) {
                 call.fail(Failures.closed());
+                return;
             }
         }
     }

@@ -179,6 +179,7 @@ public final class Refiller implements Runnable {
     }
 
     private Refill taken(Refill refill) {
+        refill.isTold();
         refill.whenComplete((runs, error) -> {
             pool.lock.lock();
             try {
