@@ -371,7 +371,9 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
         }
         self.session.read_at(self.active);
         self.busy_poll.asked(self.active);
-        self.inbox.widen(INBOX_MOST);
+        if !self.outbox.is_tight() {
+            self.inbox.widen(INBOX_MOST);
+        }
     }
 
     /// Tells the client that the server wants it to go; what is on its way already is still read for a moment.
@@ -406,6 +408,9 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
         let bound = self.held.unread.bound();
         if bound.is_some() {
             self.outbox.trim();
+            if self.need == Need::Room {
+                self.inbox.park();
+            }
         }
         let mut bytes = self.outbox.memory();
         if !self.is_written() {
@@ -426,12 +431,13 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
     /// Whether it is to make room, where what nobody reads is too much: it takes nothing of it, or takes long.
     fn makes_room(&mut self, now: Instant) -> bool {
         let is_late = self.held.look(now);
-        if self.held.unread.is_too_much() {
+        if self.held.unread.is_much() {
             // It may hold more than what waits.
             self.outbox.trim();
             self.note_unread();
         }
-        if !self.held.unread.is_too_much() {
+        // Not before all have little room for it: then nobody keeps it so.
+        if !self.held.unread.is_much() {
             return false;
         }
         let is_slow = self.held.is_slow(now, is_late);

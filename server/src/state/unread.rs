@@ -125,6 +125,11 @@ impl UnreadPart {
         self.held > 0 && self.all.is_too_much()
     }
 
+    /// There is so much that each has little room, and it has a part in it.
+    pub(crate) fn is_much(&self) -> bool {
+        self.held > 0 && self.bound().is_some()
+    }
+
     /// It has a part in what there is.
     pub(crate) fn counts(&self) -> bool {
         self.held > 0

@@ -172,6 +172,7 @@ fn where_nothing_tells_a_file_from_its_copy_each_start_says_so_and_an_adoption_i
     }
     let said = Xuid::new(["registry", "adopt", "--yes"])?.arg(&data).run()?;
     ensure!(said.ok()?.starts_with("adopted: cluster"), "{}", said.stdout);
+    Server::start(&data)?.stop()?;
     let server = Server::start(&home.path().join("data"))?;
     let log = server.stop()?;
     ensure!(!log.contains("no start can tell"), "{log}");

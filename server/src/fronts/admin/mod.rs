@@ -186,17 +186,18 @@ impl Open {
 /// Who has asked for nothing within this time had the time to: a probe shakes hands in some milliseconds.
 const YOUNG: Duration = Duration::from_secs(1);
 
-/// Which one makes room for another, of the customer that has most: the oldest that has not asked for anything that it may see, if
+/// Which one makes room for another, of the customer that has more than a quarter, if one has: the oldest that has not asked for anything that it may see, if
 /// that had its time, or if half of all are such; else the oldest that waits for nothing; else the oldest. Strangers can keep
 /// all of them busy.
 fn spare(open: &[Open]) -> usize {
     let count = |whose: IpAddr| open.iter().filter(|open| open.whose == whose).count();
-    // Of equals the first, which is the oldest.
-    let most = open.iter().rev().max_by_key(|open| count(open.whose)).map(|open| open.whose);
+    let most = open.iter().max_by_key(|open| count(open.whose)).map(|open| open.whose);
+    let most = most.filter(|whose| count(*whose) > open.len() / 4);
     let asks_nothing = |open: &Open| open.is(Doing::Silent) || open.is(Doing::Refused);
     let are_many = open.iter().filter(|open| asks_nothing(open)).count() > open.len() / 2;
-    let oldest =
-        |which: &dyn Fn(&Open) -> bool| open.iter().position(|open| Some(open.whose) == most && which(open));
+    let oldest = |which: &dyn Fn(&Open) -> bool| {
+        open.iter().position(|open| most.is_none_or(|most| open.whose == most) && which(open))
+    };
     oldest(&|open| asks_nothing(open) && (are_many || open.opened.elapsed() >= YOUNG))
         .or_else(|| oldest(&|open| open.is(Doing::Idle)))
         .or_else(|| oldest(&asks_nothing))
@@ -481,6 +482,27 @@ mod tests {
             assert!(page(&mut probe).await.ends_with(b"page"), "the stranger is {stranger:?}");
             serving.abort();
         }
+    }
+
+    #[tokio::test]
+    async fn a_stranger_with_most_of_the_connections_makes_room_by_its_own() {
+        let long = Duration::from_mins(1);
+        let (addr, serving) = serving(Limits { first: long, idle: long, ..LIMITS }).await;
+        let mut oldest = said(addr, PAGE).await;
+        oldest.read_exact(&mut [0; 1]).await.unwrap();
+        let mut open = Vec::new();
+        for _ in 0..LIMITS.connections + 10 {
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.bind(([127, 0, 0, 2], 0).into()).unwrap();
+            let mut idle = socket.connect(addr).await.unwrap();
+            idle.write_all(PAGE.as_bytes()).await.unwrap();
+            idle.read_exact(&mut [0; 1]).await.unwrap();
+            open.push(idle);
+        }
+        assert!(page(&mut open[0]).await.len() > 1, "the stranger's oldest is ended");
+        oldest.write_all(b"GET / HTTP/1.0\r\n\r\n").await.unwrap();
+        assert!(page(&mut oldest).await.ends_with(b"page"), "the other one keeps its connection");
+        serving.abort();
     }
 
     #[tokio::test]

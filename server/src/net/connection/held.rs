@@ -28,6 +28,8 @@ pub(super) struct Held {
     pub(super) since: Option<Instant>,
     pub(super) written: usize,
     pub(super) looked: Instant,
+    /// Since when it does not, after it did.
+    clear: Option<Instant>,
     /// So much was taken since the socket had everything: within TLS it may lie there still.
     taken: usize,
 }
@@ -40,6 +42,7 @@ impl Held {
             since: None,
             written: 0,
             looked: opened,
+            clear: None,
             taken: 0,
         }
     }
@@ -61,11 +64,24 @@ impl Held {
             self.taken = 0;
         }
         self.unread.set(bytes + self.taken.min(TLS_BUFFER));
-        if !self.unread.counts() {
-            self.since = None;
-        } else if self.since.is_none() {
-            self.looked = Instant::now();
-            (self.since, self.written) = (Some(self.looked), 0);
+        match (self.unread.counts(), self.since, self.clear) {
+            (true, None, _) => {
+                self.looked = Instant::now();
+                (self.since, self.written) = (Some(self.looked), 0);
+            }
+            // Who has read all for a moment, and was asked for as much again, is as slow as before.
+            (true, Some(_), Some(clear)) => {
+                let now = Instant::now();
+                if now >= clear + UNREAD_LOOK {
+                    self.looked = now;
+                }
+                if now >= clear + UNREAD_SPAN {
+                    (self.since, self.written) = (Some(now), 0);
+                }
+                self.clear = None;
+            }
+            (false, Some(_), None) => self.clear = Some(Instant::now()),
+            _ => {}
         }
     }
 

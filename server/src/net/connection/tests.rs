@@ -296,6 +296,23 @@ fn a_client_that_reads_nothing_is_closed_soon_where_all_hold_too_much_and_has_it
     }
 }
 
+/// Who empties it for a moment, and has as much again, is no faster for that.
+#[test]
+fn a_span_goes_on_over_moments_at_which_all_was_read() {
+    let server = Home::shared();
+    let all = Arc::new(Unread::up_to(1_000_000, 1_000));
+    let mut held = Held::new(&server, Instant::now());
+    held.unread = UnreadPart::new(Arc::clone(&all));
+    held.note_unread(900_000, true);
+    let began = Instant::now().checked_sub(UNREAD_SPAN).unwrap();
+    held.since = Some(began);
+    for bytes in [0, 900_000, 0, 900_000] {
+        held.note_unread(bytes, true);
+    }
+    assert_eq!(held.since, Some(began));
+    assert!(held.is_slow(Instant::now(), false));
+}
+
 /// What TLS is while its client reads nothing: it takes so much, and the socket has none of it.
 struct Clogged {
     is_flushed: bool,
