@@ -59,6 +59,8 @@ pub(crate) struct Outbox {
     end: usize,
     /// [`OUTBOX_HIGH`], less while all hold too much, or [`STRANGER_HIGH`].
     high: usize,
+    /// Few requests are to wait for what comes here.
+    few_wait: bool,
 }
 
 impl Default for Outbox {
@@ -116,6 +118,20 @@ impl Inbox {
         &mut self.bytes
     }
 
+    /// The same, and not a byte more: what the thread has to spare is for others.
+    pub(crate) fn narrow_room(&mut self, least: usize) -> &mut Vec<u8> {
+        if self.bytes.capacity() > least.max(self.rest().len()) {
+            let rest = self.rest().to_vec();
+            self.leave();
+            self.bytes = rest;
+        }
+        self.bytes.drain(..self.at);
+        self.at = 0;
+        let more = least.saturating_sub(self.bytes.len());
+        self.bytes.reserve_exact(more);
+        &mut self.bytes
+    }
+
     /// Doubles the room, up to `most`, if the read before this filled it: a thread with little to do holds little that
     /// way, and a busy one reads in large pieces.
     pub(crate) fn widen(&mut self, most: usize) {
@@ -140,7 +156,7 @@ impl Outbox {
     }
 
     fn up_to(high: usize) -> Self {
-        Self { bytes: Vec::new(), at: 0, end: 0, high }
+        Self { bytes: Vec::new(), at: 0, end: 0, high, few_wait: false }
     }
 
     /// It may.
@@ -153,6 +169,16 @@ impl Outbox {
         if self.high > STRANGER_HIGH {
             self.high = bound.unwrap_or(OUTBOX_HIGH);
         }
+    }
+
+    /// Whether few requests are to wait from now on, since there is much of them, or of what was not read before them.
+    pub(crate) fn let_few_wait(&mut self, few: bool) {
+        self.few_wait = few;
+    }
+
+    /// Whether few are.
+    pub(crate) fn lets_few_wait(&self) -> bool {
+        self.few_wait
     }
 
     /// Whether all hold so much that each has less room than ever.
@@ -275,6 +301,21 @@ mod tests {
         assert_eq!(last, 65_536);
         assert_eq!(inbox.bytes.capacity(), 0, "an empty inbox holds nothing");
         assert_eq!(Inbox::default().room(1).capacity(), 65_536, "its memory is there for the next one");
+    }
+
+    #[test]
+    fn narrow_room_is_no_more_than_was_asked_for_whatever_the_thread_has_to_spare() {
+        let mut other = Inbox::default();
+        other.room(65_536).extend_from_slice(b"x");
+        other.consume(1);
+        let mut inbox = Inbox::default();
+        assert_eq!(inbox.narrow_room(4_112).capacity(), 4_112);
+        inbox.narrow_room(4_112).extend_from_slice(b"whole-half");
+        inbox.consume(6);
+        let room = inbox.narrow_room(4_112);
+        assert_eq!((&room[..], room.capacity()), (&b"half"[..], 4_112));
+        drop(inbox);
+        assert_eq!(Inbox::default().room(1).capacity(), 65_536, "the spare is there for the next one");
     }
 
     #[test]

@@ -247,7 +247,7 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
             let has_room = !self.outbox.is_high();
             let may_finish = has_room && self.session.in_flight() > 0;
             let longest = self.session.longest_request();
-            let is_stranger = !self.session.was_greeted();
+            let (is_stranger, is_tight) = (!self.session.was_greeted(), self.outbox.is_tight());
             tokio::select! {
                 // In this order, reading last: a client that never stops asking must starve neither its own requests
                 // that wait, nor the stop, nor its deadlines.
@@ -265,7 +265,7 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
                     }
                     timer.as_mut().reset(self.due());
                 }
-                read = read(&mut self.reader, &mut self.inbox, longest), if self.need == Need::Input => match read {
+                read = read(&mut self.reader, &mut self.inbox, (longest, is_tight)), if self.need == Need::Input => match read {
                     Ok(count) => self.was_read(count),
                     Err(_) => return Ended::Broken,
                 },
@@ -328,6 +328,7 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
         let was_greeted = self.session.was_greeted();
         // Others may hold more than when it had its last turn.
         self.outbox.tighten(self.held.unread.bound());
+        self.outbox.let_few_wait(self.held.lets_few_wait(self.is_written()));
         let turn = if self.busy_poll.is_alone() { usize::MAX } else { LARGE_BATCH };
         self.need = self.session.receive(&mut self.inbox, &mut self.outbox, turn);
         if !was_greeted && self.session.was_greeted() {
@@ -413,6 +414,7 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
             }
         }
         let mut bytes = self.outbox.memory();
+        self.held.note_waits(self.session.waiting_bytes());
         if !self.is_written() {
             // Requests that are not answered before it reads lie here as long.
             let behind = if self.need == Need::Room { self.inbox.rest().len() } else { 0 };
@@ -574,10 +576,15 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
     }
 }
 
-/// Reads into memory that the inbox has only while something comes, or is in it.
-async fn read(reader: &mut impl Reading, inbox: &mut Inbox, least: usize) -> io::Result<usize> {
+/// Reads into memory that the inbox has only while something comes, or is in it: at least so much, or that alone where it is tight.
+async fn read(
+    reader: &mut impl Reading,
+    inbox: &mut Inbox,
+    (least, is_tight): (usize, bool),
+) -> io::Result<usize> {
     poll_fn(|context| {
-        let read = reader.poll_read(context, inbox.room(least));
+        let room = if is_tight { inbox.narrow_room(least) } else { inbox.room(least) };
+        let read = reader.poll_read(context, room);
         if read.is_pending() {
             inbox.park();
         }

@@ -46,6 +46,8 @@ pub(crate) struct Server {
     /// Replies that clients have not read.
     pub(crate) unread: Arc<Unread>,
     pub(crate) begun: Arc<Unread>,
+    /// Requests that wait for ids, of which nobody is closed.
+    pub(crate) waits: Arc<Unread>,
     /// Held by the one request whose figures are made.
     pub(crate) stats_turn: Arc<Semaphore>,
     started: Instant,
@@ -113,6 +115,7 @@ impl Server {
             engine,
             unread: Arc::new(Unread::up_to(limits.unread, limits.connections)),
             begun: Arc::new(Unread::of_begun(limits.unread, limits.connections)),
+            waits: Arc::new(Unread::up_to(limits.unread, limits.connections)),
             limits,
             access,
             places,

@@ -33,8 +33,8 @@ pub(crate) struct Unread {
     line: &'static str,
 }
 
-const UNREAD: &str = "clients do not read their replies: those that hold most of the memory for them are closed, and large requests of \
-                      all are refused meanwhile";
+const UNREAD: &str = "clients do not read their replies: those that hold most of the memory for them are closed, and where that is not enough, \
+                      large requests of all are refused";
 
 const BEGUN: &str = "half requests that clients do not end fill the memory that there is for them: who begins a large one meanwhile is closed";
 
@@ -123,6 +123,11 @@ impl UnreadPart {
     /// There is too much, and it has a part in it.
     pub(crate) fn is_too_much(&self) -> bool {
         self.held > 0 && self.all.is_too_much()
+    }
+
+    /// There is too much, whoever has a part in it.
+    pub(crate) fn is_too_much_of_all(&self) -> bool {
+        self.all.is_too_much()
     }
 
     /// There is so much that each has little room, and it has a part in it.

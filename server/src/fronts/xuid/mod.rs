@@ -43,8 +43,8 @@ use crate::state::server::Server;
 /// What a request that waits takes here and in the engine, about.
 const WAITING_BYTES: usize = 512;
 
-/// So many requests of a connection wait where clients do not read what they were answered, and hold most of the memory that
-/// there is for it.
+/// So many requests of a connection wait where there are very many of all, or where its client does not read what it was answered
+/// while such clients hold most of the memory that there is for it.
 const FEW_IN_FLIGHT: usize = 16;
 
 /// What this front calls what it is asked.
@@ -357,7 +357,7 @@ impl Conversation for Session {
         let left = inbox.rest().len().saturating_sub(turn);
         let need = loop {
             // Those that wait are memory, too, and done before others come where there is little of it.
-            let most = if outbox.is_tight() { FEW_IN_FLIGHT } else { usize::MAX };
+            let most = if outbox.lets_few_wait() { FEW_IN_FLIGHT } else { usize::MAX };
             if outbox.is_high() || self.waiting.len() >= most.min(self.client.limits.max_in_flight as usize) {
                 break Need::Room;
             }

@@ -19,17 +19,22 @@ pub(super) const UNREAD_PACE: usize = 1 << 20;
 /// What TLS takes of a connection's replies while the socket takes nothing.
 pub(super) const TLS_BUFFER: usize = 64 * 1024;
 
-/// One connection's part of both.
+/// Sixteen requests that wait.
+const WAITS_AT_ONCE: usize = 8 * 1024;
+
+/// One connection's part of each.
 pub(super) struct Held {
     pub(super) unread: UnreadPart,
     /// What it has begun to ask for, and not more of yet.
     pub(super) half: UnreadPart,
+    /// What waits for ids, read or not: whoever has it, it is done sooner or later.
+    pub(super) waits: UnreadPart,
     /// Since when what it has not read counts, how much it took since, and when it was looked at.
     pub(super) since: Option<Instant>,
     pub(super) written: usize,
     pub(super) looked: Instant,
     /// Since when it does not, after it did.
-    clear: Option<Instant>,
+    pub(super) clear: Option<Instant>,
     /// So much was taken since the socket had everything: within TLS it may lie there still.
     taken: usize,
 }
@@ -39,6 +44,7 @@ impl Held {
         Self {
             unread: UnreadPart::new(Arc::clone(&server.unread)),
             half: UnreadPart::new(Arc::clone(&server.begun)),
+            waits: UnreadPart::new(Arc::clone(&server.waits)),
             since: None,
             written: 0,
             looked: opened,
@@ -69,20 +75,26 @@ impl Held {
                 self.looked = Instant::now();
                 (self.since, self.written) = (Some(self.looked), 0);
             }
-            // Who has read all for a moment, and was asked for as much again, is as slow as before.
-            (true, Some(_), Some(clear)) => {
-                let now = Instant::now();
-                if now >= clear + UNREAD_LOOK {
-                    self.looked = now;
-                }
-                if now >= clear + UNREAD_SPAN {
-                    (self.since, self.written) = (Some(now), 0);
-                }
+            // Who has read all for a moment, and was told as much again, is as slow as before. That moment does not count.
+            (true, Some(since), Some(clear)) => {
+                let pause = clear.elapsed();
+                (self.since, self.looked) = (Some(since + pause), self.looked + pause);
                 self.clear = None;
             }
             (false, Some(_), None) => self.clear = Some(Instant::now()),
             _ => {}
         }
+    }
+
+    /// Counts its requests that wait, not one by one: the count is of all threads.
+    pub(super) fn note_waits(&mut self, bytes: usize) {
+        self.waits.set(bytes - bytes % WAITS_AT_ONCE);
+    }
+
+    /// Whether few more requests of it are to wait: there are very many of all, or it is among those who do not read.
+    pub(super) fn lets_few_wait(&self, is_written: bool) -> bool {
+        let is_unread = !is_written || self.unread.counts();
+        self.waits.is_too_much_of_all() || is_unread && self.unread.bound().is_some()
     }
 
     /// Counts what it has begun to ask for. Whether it is to go, since that lies here for as long as the client likes, and

@@ -244,7 +244,7 @@ fn a_stranger_that_has_begun_a_command_has_no_more_than_its_time_to_greet_when_t
 fn a_client_that_reads_nothing_is_closed_soon_where_all_hold_too_much_and_has_its_time_where_not() {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let ago = |span| Instant::now().checked_sub(span).unwrap();
-    for (most, is_closed) in [(usize::MAX, false), (1_000_000, true)] {
+    for (most, is_closed) in [(usize::MAX, false), (24_000_000, true), (1_000_000, true)] {
         runtime.block_on(async {
             let (_client, mut stream, newcomer) = connected().await;
             let (reader, writer) = stream.split();
@@ -296,6 +296,34 @@ fn a_client_that_reads_nothing_is_closed_soon_where_all_hold_too_much_and_has_it
     }
 }
 
+/// One that reads all may have as many waiting as ever while others leave their replies unread, but where very many wait.
+#[test]
+fn few_requests_wait_of_those_who_do_not_read_and_of_all_where_very_many_do() {
+    let server = Home::shared();
+    let unread = Arc::new(Unread::up_to(1_000_000, 1));
+    let waits = Arc::new(Unread::up_to(1_000_000, 1_000));
+    let new = || {
+        let mut held = Held::new(&server, Instant::now());
+        held.unread = UnreadPart::new(Arc::clone(&unread));
+        held.waits = UnreadPart::new(Arc::clone(&waits));
+        held
+    };
+    let (mut one, mut other, reads) = (new(), new(), new());
+    one.note_unread(700_000, true);
+    assert!(!one.lets_few_wait(false), "there is room for more");
+    other.note_unread(100_000, true);
+    assert!(one.lets_few_wait(true) && reads.lets_few_wait(false) && !reads.lets_few_wait(true));
+    one.note_unread(0, true);
+    assert!(!other.lets_few_wait(false));
+    one.note_waits(1_024 * 512);
+    other.note_waits(512 * 512);
+    assert!(!reads.lets_few_wait(true));
+    other.note_waits(1_024 * 512);
+    assert!(reads.lets_few_wait(true));
+    drop(other);
+    assert!(!reads.lets_few_wait(true));
+}
+
 /// Who empties it for a moment, and has as much again, is no faster for that.
 #[test]
 fn a_span_goes_on_over_moments_at_which_all_was_read() {
@@ -304,13 +332,19 @@ fn a_span_goes_on_over_moments_at_which_all_was_read() {
     let mut held = Held::new(&server, Instant::now());
     held.unread = UnreadPart::new(Arc::clone(&all));
     held.note_unread(900_000, true);
-    let began = Instant::now().checked_sub(UNREAD_SPAN).unwrap();
+    let began = Instant::now().checked_sub(UNREAD_SPAN + Duration::from_secs(1)).unwrap();
     held.since = Some(began);
     for bytes in [0, 900_000, 0, 900_000] {
         held.note_unread(bytes, true);
     }
-    assert_eq!(held.since, Some(began));
+    assert!(held.since.is_some_and(|since| since >= began && since < began + Duration::from_secs(1)));
     assert!(held.is_slow(Instant::now(), false));
+    // A pause in which all was read is none of it.
+    held.since = Some(began);
+    held.note_unread(0, true);
+    held.clear = held.clear.map(|clear| clear.checked_sub(Duration::from_secs(5)).unwrap());
+    held.note_unread(900_000, true);
+    assert!(!held.is_slow(Instant::now(), false));
 }
 
 /// What TLS is while its client reads nothing: it takes so much, and the socket has none of it.

@@ -95,6 +95,8 @@ func dial(ctx context.Context, server string, options *Options) (*Greeted, error
 	greeted, err := withinContext(ctx, conn, func() (*Greeted, error) {
 		outer := conn
 		if options.TLS != nil {
+			// Its own: who dials may have left by the time at which a callback returns.
+			var err error
 			if outer, err = shakeHands(ctx, server, conn, options.TLS); err != nil {
 				return nil, unreachable(server, err)
 			}

@@ -64,15 +64,14 @@ fn more_than_max_in_flight_wait_in_the_input_and_none_is_refused_for_that() {
 
 /// Each that waits is memory, and more come than their client reads.
 #[test]
-fn few_wait_where_clients_hold_most_of_what_there_is_for_replies() {
+fn few_wait_where_there_is_much_of_them() {
     let mut talk = Talk::greeted(Home::shared());
-    talk.outbox.widen();
-    talk.outbox.tighten(Some(8 << 10));
+    talk.outbox.let_few_wait(true);
     let bulk = Bulk::new(131_072, Order::Fresh, PATIENCE);
     let input: Vec<u8> = (0..100).flat_map(|id| frame(|out| request_runs(out, id, bulk))).collect();
     assert_eq!(talk.send(&input), Need::Room);
     assert_eq!(talk.session.in_flight(), 16);
-    talk.outbox.tighten(None);
+    talk.outbox.let_few_wait(false);
     talk.session.receive(&mut talk.inbox, &mut talk.outbox, usize::MAX);
     assert!(talk.session.in_flight() > 16);
 }

@@ -279,12 +279,14 @@ class LinkTest {
     void a_callback_that_stands_still_keeps_no_other_call_from_hearing_of_the_end_of_the_connection() throws Exception {
         try (FakeServer server = new FakeServer(); XuidClient client = server.connect(server.options())) {
             CountDownLatch goesOn = new CountDownLatch(1);
-            CountDownLatch stands = new CountDownLatch(1);
-            client.nextAsync().whenComplete((id, error) -> {
-                stands.countDown();
-                assertDoesNotThrow(() -> goesOn.await());
-            });
-            server.peer().expect(Op.NEXT);
+            CountDownLatch stands = new CountDownLatch(40);
+            for (int call = 0; call < 40; call++) {
+                client.nextAsync().whenComplete((id, error) -> {
+                    stands.countDown();
+                    assertDoesNotThrow(() -> goesOn.await());
+                });
+                server.peer().expect(Op.NEXT);
+            }
             var waiting = CompletableFuture.supplyAsync(client::next);
             server.peer().expect(Op.NEXT);
             var later = client.nextAsync();

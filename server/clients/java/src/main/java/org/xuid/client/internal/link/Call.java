@@ -4,7 +4,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
-import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.SynchronousQueue;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import org.xuid.client.IdParts;
@@ -22,8 +22,8 @@ import org.xuid.client.internal.wire.Request;
  * @param <T> what the caller gets
  */
 public class Call<T> extends CompletableFuture<T> {
-    /** Threads for what callers attached, while there is any: where so many of it stand still, the rest waits. */
-    private static final int MOST_CALLBACKS = 16;
+    /** Threads for what callers attached, one for each that stands still; beyond so many it runs where the call ends. */
+    private static final int MOST_CALLBACKS = 1_024;
 
     private static final Executor CALLBACKS = callbacks();
 
@@ -93,7 +93,7 @@ public class Call<T> extends CompletableFuture<T> {
         try {
             CALLBACKS.execute(() -> failHere(error));
         } catch (Throwable none) {
-            // No thread is to be had.
+            // No thread is to be had, or too many are.
             completeExceptionally(error);
         }
     }
@@ -109,10 +109,8 @@ public class Call<T> extends CompletableFuture<T> {
 
     /** Not the pool that all of the application shares: what waits there may wait for this. */
     private static Executor callbacks() {
-        ThreadPoolExecutor threads = new ThreadPoolExecutor(
-                MOST_CALLBACKS, MOST_CALLBACKS, 1, TimeUnit.SECONDS, new LinkedBlockingQueue<>(), Call::callback);
-        threads.allowCoreThreadTimeOut(true);
-        return threads;
+        return new ThreadPoolExecutor(
+                0, MOST_CALLBACKS, 1, TimeUnit.SECONDS, new SynchronousQueue<>(), Call::callback);
     }
 
     private static Thread callback(Runnable task) {
