@@ -126,6 +126,8 @@ pub fn init(url: &ZooKeeperUrl, options: &ZooKeeperOptions, plan: &Plan) -> Resu
 pub fn clock_ahead_ms(url: &ZooKeeperUrl, options: &ZooKeeperOptions) -> Result<Option<i64>, ZooKeeperError> {
     let mut link = Link::new(url, options)?;
     let client = connected(&mut link)?;
+    // A path where something else is gets no write.
+    read_genesis(&link, &client)?;
     let told = link.ask(client.set_data(CLOCK, b"", None));
     drop(client);
     let ahead_ms = match told {

@@ -302,6 +302,9 @@ impl Reserve {
         if let Some(request) = self.plan_giving_up() {
             return Some(request);
         }
+        // What became too old where it lay is none at hand: it bridges nothing.
+        let (too_old, stride) = (self.oldest(tick), self.stride());
+        self.tally.expired += self.granted.expire(too_old, stride);
         let log = self.log.as_ref()?;
         let ahead = most.saturating_mul(GRANTS_AHEAD);
         let wanted = if burst { ahead } else { ahead.min(log.stock().ids / CALM_PART) };

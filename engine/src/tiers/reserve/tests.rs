@@ -118,6 +118,19 @@ fn what_a_leap_gives_up_is_erased_before_a_grant_under_way_is_read() {
     assert_eq!(next.stock().extents, 0);
 }
 
+/// A server that was quiet for longer than ids may be old has something to bridge an outage with.
+#[test]
+fn what_is_held_ahead_and_became_too_old_is_replaced_in_calm() {
+    let (mut reserve, _disk) = spilled();
+    let ids = reserve.stock().ids;
+    assert!(reserve.plan_grant(FLOOR + 9_000, 0, true).is_some());
+    reserve.granted(0, Ok(SECONDS), 0);
+    assert_eq!(reserve.held(), ids);
+    reserve.put_away((3_600..3_648).map(second).collect());
+    let request = reserve.plan_grant(FLOOR + 3_648_000, 0, false).expect("a grant ahead");
+    assert_eq!((request.from, reserve.held(), reserve.tally.expired), (SECONDS, 0, ids));
+}
+
 /// No turn comes between the two.
 #[test]
 fn what_a_leap_gives_up_is_erased_before_a_stop_puts_more_there() {
