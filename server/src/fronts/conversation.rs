@@ -50,7 +50,7 @@ pub(crate) trait Conversation {
     /// Requests that wait.
     fn in_flight(&self) -> usize;
 
-    /// Bytes of the requests that wait: while replies are not read, nobody looks what became of them.
+    /// Bytes of the requests that wait. A connection whose replies are not read does not look what became of them.
     fn waiting_bytes(&self) -> usize {
         0
     }

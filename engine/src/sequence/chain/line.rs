@@ -58,8 +58,8 @@ impl Drop for Place {
 /// Calls that wait at once. Each is some 200 bytes, and more with what waits for it; one more is refused at once.
 pub(crate) const MOST_WAITING: u64 = 100_000;
 
-/// The same of names that clients said and the store has not been heard of: whoever makes names up keeps no call for one that
-/// exists out of a line.
+/// The same of names that clients said and of which the store has told nothing yet: a client that makes names up keeps no call for
+/// one that is known out of a line.
 pub(crate) const MOST_WAITING_UNTOLD: u64 = MOST_WAITING / 4;
 
 /// One waiting call.

@@ -93,12 +93,18 @@ mod tests {
     use crate::sequence::settings::SequenceConfig;
     use crate::sys::fork_word::GenerationWord;
 
-    #[test]
-    fn calls_that_went_away_leave_little() {
+    /// A hub and a name of it.
+    fn hub_and_name() -> (Arc<Hub>, Arc<Named>) {
         let hub = Hub::new(SequenceConfig::default(), Arc::new(SystemClock)).unwrap();
         let name = SequenceName::new("a").unwrap();
         let make = || Ok::<_, ()>(Named::new(name.clone(), GenerationWord::new().unwrap(), false));
         let named = hub.names.find_or_make(&name, make).unwrap();
+        (hub, named)
+    }
+
+    #[test]
+    fn calls_that_went_away_leave_little() {
+        let (hub, named) = hub_and_name();
         for _ in 0..100_000 {
             let place = hub.places.take().unwrap();
             let waiter = named.lock().line.join(Demand::ordered(1), u64::MAX, place);
@@ -111,10 +117,7 @@ mod tests {
     /// As where one grant serves very many, and each caller asks again before the others have looked.
     #[test]
     fn calls_that_are_done_and_were_not_looked_at_are_not_passed_over_for_each_that_comes() {
-        let hub = Hub::new(SequenceConfig::default(), Arc::new(SystemClock)).unwrap();
-        let name = SequenceName::new("a").unwrap();
-        let make = || Ok::<_, ()>(Named::new(name.clone(), GenerationWord::new().unwrap(), false));
-        let named = hub.names.find_or_make(&name, make).unwrap();
+        let (hub, named) = hub_and_name();
         let mut done = Vec::new();
         let mut looks = 0;
         for _ in 0..20_000 {

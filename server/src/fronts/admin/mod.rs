@@ -151,8 +151,7 @@ async fn guard(
 struct Limits {
     first: Duration,
     idle: Duration,
-    /// At a time: each takes a descriptor that a client could have. One more ends one of the customer that has most of them
-    /// ([`spare`]).
+    /// At a time: each takes a descriptor that a client could have. One more ends another ([`spare`]).
     connections: usize,
 }
 
@@ -183,12 +182,12 @@ impl Open {
     }
 }
 
-/// Who has asked for nothing within this time had the time to: a probe shakes hands in some milliseconds.
+/// A connection had the time to ask for something within this: a probe shakes hands in some milliseconds.
 const YOUNG: Duration = Duration::from_secs(1);
 
-/// Which one makes room for another, of the customer that has more than a quarter, if one has: the oldest that has not asked for anything that it may see, if
-/// that had its time, or if half of all are such; else the oldest that waits for nothing; else the oldest. Strangers can keep
-/// all of them busy.
+/// Which one makes room for another, of the customer that has more than a quarter, if one has: the oldest that has not asked
+/// for anything that it may see, if that had its time, or if half of all are such; else the oldest that waits for nothing;
+/// else the oldest. Strangers can keep all of them busy.
 fn spare(open: &[Open]) -> usize {
     let count = |whose: IpAddr| open.iter().filter(|open| open.whose == whose).count();
     let most = open.iter().max_by_key(|open| count(open.whose)).map(|open| open.whose);
@@ -416,6 +415,21 @@ mod tests {
         client
     }
 
+    /// A connection from one of this host's addresses.
+    async fn connect_from(host: [u8; 4], addr: SocketAddr) -> TcpStream {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((host, 0).into()).unwrap();
+        socket.connect(addr).await.unwrap()
+    }
+
+    /// One that had its page, and of which the first byte was read.
+    async fn idle_from(host: [u8; 4], addr: SocketAddr) -> TcpStream {
+        let mut client = connect_from(host, addr).await;
+        client.write_all(PAGE.as_bytes()).await.unwrap();
+        client.read_exact(&mut [0; 1]).await.unwrap();
+        client
+    }
+
     /// Everything it gets until it is closed, with a reset where something of it was not read.
     async fn page(client: &mut TcpStream) -> Vec<u8> {
         let mut page = Vec::new();
@@ -461,21 +475,13 @@ mod tests {
         let long = Duration::from_mins(1);
         for stranger in [[127, 0, 0, 1], [127, 0, 0, 2]] {
             let (addr, serving) = serving(Limits { first: long, idle: long, ..LIMITS }).await;
-            let connect = async || {
-                let socket = TcpSocket::new_v4().unwrap();
-                socket.bind((stranger, 0).into()).unwrap();
-                socket.connect(addr).await.unwrap()
-            };
             let mut open = Vec::new();
             for _ in 0..LIMITS.connections - 2 {
-                let mut idle = connect().await;
-                idle.write_all(PAGE.as_bytes()).await.unwrap();
-                idle.read_exact(&mut [0; 1]).await.unwrap();
-                open.push(idle);
+                open.push(idle_from(stranger, addr).await);
             }
             let mut probe = said(addr, "").await;
             for _ in 0..LIMITS.connections / 3 {
-                open.push(connect().await);
+                open.push(connect_from(stranger, addr).await);
                 yield_now().await;
             }
             probe.write_all(b"GET / HTTP/1.0\r\n\r\n").await.unwrap();
@@ -488,16 +494,10 @@ mod tests {
     async fn a_stranger_with_most_of_the_connections_makes_room_by_its_own() {
         let long = Duration::from_mins(1);
         let (addr, serving) = serving(Limits { first: long, idle: long, ..LIMITS }).await;
-        let mut oldest = said(addr, PAGE).await;
-        oldest.read_exact(&mut [0; 1]).await.unwrap();
+        let mut oldest = idle_from([127, 0, 0, 1], addr).await;
         let mut open = Vec::new();
         for _ in 0..LIMITS.connections + 10 {
-            let socket = TcpSocket::new_v4().unwrap();
-            socket.bind(([127, 0, 0, 2], 0).into()).unwrap();
-            let mut idle = socket.connect(addr).await.unwrap();
-            idle.write_all(PAGE.as_bytes()).await.unwrap();
-            idle.read_exact(&mut [0; 1]).await.unwrap();
-            open.push(idle);
+            open.push(idle_from([127, 0, 0, 2], addr).await);
         }
         assert!(page(&mut open[0]).await.len() > 1, "the stranger's oldest is ended");
         oldest.write_all(b"GET / HTTP/1.0\r\n\r\n").await.unwrap();
