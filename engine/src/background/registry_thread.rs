@@ -257,7 +257,7 @@ impl RegistryThread {
             Job::Grant(GrantRequest { spill, from, upto, .. }) => {
                 Done::Granted { from, result: self.ownership.grant(spill, from, upto) }
             }
-            Job::GiveUp { request: GrantRequest { spill, from, upto, .. }, heard } => {
+            Job::GiveUp { request: GrantRequest { spill, from, upto, is_erased, .. }, heard } => {
                 if heard == Some(self.ownership.copies) {
                     return Done::Looked;
                 }
@@ -275,7 +275,9 @@ impl RegistryThread {
                     // It was skipped, since that met a copy.
                     result = self.ownership.grant(spill, from, upto);
                 }
-                if let Err(error @ (GrantError::Later { .. } | GrantError::Refused { .. })) = &result {
+                if let Err(error @ (GrantError::Later { .. } | GrantError::Refused { .. })) = &result
+                    && !is_erased
+                {
                     let error = error.to_string();
                     deferred_log::log(move || {
                         tracing::error!(

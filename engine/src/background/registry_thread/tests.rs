@@ -86,7 +86,8 @@ fn whatever_panics_every_job_is_answered_and_what_landed_unheard_is_given_to_nob
     let (_, span) = extended(ask(extend(worker, 2_300), false)).unwrap().into_parts();
     assert_eq!(span, 2_200..2_300);
 
-    let grant = |from, upto| Job::Grant(GrantRequest { spill: SPILL, from, upto, gives_up: false });
+    let grant =
+        |from, upto| Job::Grant(GrantRequest { spill: SPILL, from, upto, gives_up: false, is_erased: false });
     let Done::Granted { from: 0, result: Err(GrantError::Later { .. }) } = ask(grant(0, 10), true) else {
         panic!("granted")
     };
@@ -110,7 +111,7 @@ fn whatever_panics_every_job_is_answered_and_what_landed_unheard_is_given_to_nob
 #[test]
 fn what_is_given_up_was_granted_to_nobody() {
     let event = |gives_up| {
-        let job = Job::Grant(GrantRequest { spill: SPILL, from: 9, upto: 10, gives_up });
+        let job = Job::Grant(GrantRequest { spill: SPILL, from: 9, upto: 10, gives_up, is_erased: false });
         Asked::of(&job).event(&Done::Granted { from: 9, result: Ok(10) })
     };
     assert!(event(false).is_some() && event(true).is_none());

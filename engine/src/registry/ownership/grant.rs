@@ -14,6 +14,8 @@ pub(crate) struct GrantRequest {
     pub(crate) upto: u64,
     /// What it brings is dropped: it only moves the mark.
     pub(crate) gives_up: bool,
+    /// It is not in the file any more.
+    pub(crate) is_erased: bool,
 }
 
 /// A grant of which it is not known whether it was stored.

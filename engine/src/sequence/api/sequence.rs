@@ -43,9 +43,12 @@ impl Sequence {
 
     /// How many more calls may wait for its numbers: 100,000 without those of all names that are not served yet, and 25,000
     /// for names of [`sequence_within`](crate::sequence::Sequences::sequence_within) that the store has told nothing of. One
-    /// more is refused at once.
+    /// more is refused at once. None in a forked child.
     #[must_use]
     pub fn places(&self) -> u64 {
+        if self.hub.forked() {
+            return 0;
+        }
         self.hub.places_of(&self.named.lock()).left()
     }
 

@@ -267,7 +267,9 @@ impl Named {
     /// waste: another copy of this machine may have it, too.
     pub(crate) fn give_back_now(&self, span: Option<Span>, generation: u64) {
         if let Some(span) = span {
-            self.give_back_locked(&mut self.lock(), span, generation).wake();
+            // A statement of its own: the lock is given back before a waker is called.
+            let wakers = self.give_back_locked(&mut self.lock(), span, generation);
+            wakers.wake();
         }
     }
 

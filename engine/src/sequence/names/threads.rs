@@ -328,6 +328,8 @@ impl Runs {
             }
             return Some(taken.span);
         }
+        // What is used up is not asked again: each asking counts in it.
+        self.segment = None;
         let (span, segment) = hub.pull(named, self.length)?;
         (self.segment, self.generation) = (segment, generation);
         Some(span)

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::ThreadId;
@@ -561,4 +562,57 @@ fn a_handle_that_a_stop_meets_in_a_miss_issues_nothing_after_it() {
         stopped.store(true, Ordering::Release);
         assert_eq!(caller.join().unwrap(), 0, "ids of before the stop");
     });
+}
+
+/// Asks the sequence that served its caller, as an executor does that goes on where it is woken.
+struct Asks(Sequence, AtomicBool);
+
+impl Wake for Asks {
+    fn wake(self: Arc<Self>) {
+        let _ = (self.0.figures(), self.0.places());
+        self.1.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Has more numbers in hand than it takes, and nobody else has any: the next one to ask waits, and asks when it is woken.
+fn wait_behind(
+    a: &Sequence,
+    mut next: impl FnMut() -> Result<u64, SequenceError>,
+) -> (PendingNumbers, Arc<Asks>) {
+    // Runs grow while they are used up fast.
+    for _ in 0..41 {
+        next().unwrap();
+    }
+    while a.try_next_ordered().is_ok() {}
+    let asks = Arc::new(Asks(a.clone(), AtomicBool::new(false)));
+    let mut waiting = a.request(Demand::any(1), LONG);
+    let waker = Waker::from(asks.clone());
+    assert!(Pin::new(&mut waiting).poll(&mut Context::from_waker(&waker)).is_pending());
+    (waiting, asks)
+}
+
+/// It would wait for the lock that its own thread holds.
+#[test]
+fn a_waker_of_who_is_served_by_what_a_thread_gives_back_may_ask_that_name() {
+    let (tell, told) = channel();
+    for has_handle in [true, false] {
+        let tell = tell.clone();
+        std::thread::spawn(move || {
+            let world = World::new();
+            world.create("a", SequenceSettings::default());
+            let (sequences, mut teller) = world.builder().assemble_for_test();
+            let a = sequence(&sequences, "a");
+            let _ = a.try_next_ordered();
+            teller.turn_now();
+            let (_waiting, asks) = if has_handle {
+                let mut handle = a.handle();
+                wait_behind(&a, || handle.next_id())
+            } else {
+                let thread = || wait_behind(&a, || a.next_id());
+                std::thread::scope(|scope| scope.spawn(thread).join().unwrap())
+            };
+            tell.send(asks.1.load(Ordering::Relaxed)).unwrap();
+        });
+        assert_eq!(told.recv_timeout(LONG), Ok(true), "with a handle: {has_handle}");
+    }
 }

@@ -57,6 +57,7 @@ fn is_refused_in_a_child() -> bool {
         // Without a guard nothing would answer.
         refused = refused && matches!(sequences.info(a.name()).wait(), Err(ControlError::Forked));
         refused = refused && sequences.stats() == SequencesStats::default();
+        refused = refused && a.places() == 0;
         refused = refused && a.figures() == NameFigures::default() && sequences.figures(a.name()).is_none();
         refused = refused && sequences.busiest(9).is_empty() && sequences.status() == StoreStatus::default();
         sequences.publish();

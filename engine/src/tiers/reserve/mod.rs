@@ -66,6 +66,8 @@ pub(crate) struct Reserve {
     give_up: Option<(SpillId, u64)>,
     /// It is in the file still.
     unerased: bool,
+    /// What was appended below this index is not in the file any more.
+    erased_upto: u64,
     /// The log that was abandoned, and where what may have been written to it ends.
     abandoned: Option<(SpillId, u64)>,
     /// Everything below this index was too old when it was last looked at.
@@ -100,6 +102,7 @@ impl Reserve {
             granting: false,
             give_up: None,
             unerased: false,
+            erased_upto: 0,
             abandoned: None,
             alive_from: 0,
             oldest_from: 0,
@@ -329,7 +332,7 @@ impl Reserve {
             return None;
         }
         self.granting = true;
-        Some(GrantRequest { spill: log.id(), from, upto, gives_up: false })
+        Some(GrantRequest { spill: log.id(), from, upto, gives_up: false, is_erased: false })
     }
 
     /// Whether a grant is under way whose extents can be read.
@@ -403,9 +406,9 @@ impl Reserve {
     }
 
     /// The registry never moves that mark. The next process is refused the file as this one is, but where what was unreadable is
-    /// mended.
+    /// mended; what was erased is not there for it either.
     fn leave_giving_up(&mut self, why: &str) {
-        if self.give_up.take().is_some_and(|(_, upto)| self.mark < upto) {
+        if self.give_up.take().is_some_and(|(_, upto)| self.mark < upto && self.erased_upto < upto) {
             let why = why.to_owned();
             deferred_log::log(move || {
                 tracing::error!(
@@ -445,6 +448,7 @@ impl Reserve {
         let (Some(log), Some((_, upto))) = (&mut self.log, self.give_up) else { return };
         match log.erase(upto) {
             Ok(erased) => {
+                self.erased_upto = upto;
                 self.tally.replayed += erased.ids;
                 self.tally.wasted_step += erased.ids;
             }
@@ -470,7 +474,13 @@ impl Reserve {
     pub(crate) fn plan_giving_up(&mut self) -> Option<GrantRequest> {
         let (spill, upto) = self.give_up.filter(|(_, upto)| self.mark < *upto)?;
         self.granting = true;
-        Some(GrantRequest { spill, from: upto - 1, upto, gives_up: true })
+        Some(GrantRequest {
+            spill,
+            from: upto - 1,
+            upto,
+            gives_up: true,
+            is_erased: self.erased_upto >= upto,
+        })
     }
 
     /// The clean stop: everything in memory goes to disk and is synced. A failed sync is waste.

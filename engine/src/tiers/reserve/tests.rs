@@ -155,7 +155,19 @@ fn a_file_that_what_is_given_up_cannot_be_erased_from_is_used_no_more() {
     assert!(!reserve.has_spill() && reserve.tally.failures == 1);
     // The mark is moved all the same.
     let request = reserve.plan_grant(FLOOR + 9_000, 0, false).expect("a move of the mark");
-    assert_eq!((request.upto, request.gives_up), (SECONDS, true));
+    assert_eq!((request.upto, request.gives_up, request.is_erased), (SECONDS, true, false));
+}
+
+/// A person would remove ids of after the leap with it.
+#[test]
+fn a_file_is_called_dangerous_only_while_what_is_given_up_is_in_it() {
+    let (mut reserve, _disk) = spilled();
+    reserve.void(false);
+    reserve.erase_given_up();
+    assert!(reserve.plan_giving_up().is_some_and(|request| request.is_erased));
+    reserve.put_away(vec![second(SECONDS)]);
+    reserve.give_up_stock();
+    assert!(reserve.plan_giving_up().is_some_and(|request| !request.is_erased));
 }
 
 /// A leap, or a copy that was met, and then a disk that fails before the registry answers: the next life would read what was given up.
