@@ -39,7 +39,7 @@ import org.xuid.client.internal.wire.Request;
  *
  * <p>What is attached to a future may run on a thread that delivers replies: keep it short, or attach it with a method
  * such as {@link CompletableFuture#thenApplyAsync}. While it waits there, for another future, say, no reply comes. A blocking
- * call there is refused with {@link IllegalStateException}.
+ * call there is refused with {@link IllegalStateException}. What follows a failure runs on threads of their own, at most 1,024.
  */
 public final class XuidClient implements AutoCloseable {
     /** How long a server may wait for ids where the caller does not say. */
@@ -320,8 +320,8 @@ public final class XuidClient implements AutoCloseable {
 
     /**
      * Says BYE, waits up to a second for the answer, and closes. Calls in flight that are not answered by then end with
-     * {@link XuidException.Closed}, and so do all later ones. Sources made by {@link #prefetch()} are closed, too. Closing
-     * twice is no error.
+     * {@link XuidException.Closed}, a future perhaps a moment after this call, and so do all later ones. Sources made by
+     * {@link #prefetch()} are closed, too. Closing twice is no error.
      */
     @Override
     public void close() {

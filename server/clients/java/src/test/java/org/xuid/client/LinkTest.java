@@ -451,12 +451,37 @@ class LinkTest {
         }
     }
 
+    /** What a caller attaches may stand still, and may be attached while the call is told. */
+    @Test
+    void a_failure_is_told_by_a_thread_on_which_no_other_call_depends() throws Exception {
+        Duration patience = Duration.ofMinutes(5);
+        var teller = new CompletableFuture<String>();
+        Call<Long> call = new Call<>(Request.next(0), patience.toNanos(), 0) {
+            @Override
+            public boolean completeExceptionally(Throwable failure) {
+                teller.complete(Thread.currentThread().getName());
+                return super.completeExceptionally(failure);
+            }
+        };
+        try (FakeServer server = new FakeServer();
+                XuidClient client = server.connect(server.options().timeout(patience))) {
+            ((Fleet) inner(client, "fleet")).start(call);
+            server.peer().expect(Op.NEXT);
+            server.peer().close();
+            // First: who waits for the call is attached to it.
+            assertEquals("xuid-callback", Wait.soon(teller));
+            Wait.failure(XuidException.ConnectionLost.class, call);
+        }
+    }
+
     /** A call that throws once, when it is answered or told of a failure: as where memory is used up. */
     static final class Unlucky extends Call<Long> {
         private boolean hasThrown;
 
         private Unlucky(Duration patience) {
             super(Request.next(0), patience.toNanos(), 0);
+            // By the thread that tells others behind it.
+            isTold();
         }
 
         static Unlucky begin(XuidClient client, Duration patience) throws Exception {

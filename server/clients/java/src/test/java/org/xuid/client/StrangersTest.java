@@ -3,12 +3,18 @@ package org.xuid.client;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.io.IOException;
+import java.net.Proxy;
+import java.net.ProxySelector;
+import java.net.SocketAddress;
+import java.net.URI;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.logging.Handler;
 import java.util.logging.Level;
 import java.util.logging.LogRecord;
@@ -204,6 +210,56 @@ class StrangersTest {
             goesOn.countDown();
             logger.removeHandler(still);
             logger.setLevel(null);
+        }
+    }
+
+    /** Stands where it is asked, until it goes on. */
+    private static final class Still extends ProxySelector {
+        final CountDownLatch goesOn = new CountDownLatch(1);
+        final AtomicInteger asked = new AtomicInteger();
+
+        @Override
+        public List<Proxy> select(URI uri) {
+            asked.incrementAndGet();
+            try {
+                goesOn.await();
+            } catch (InterruptedException closing) {
+                Thread.currentThread().interrupt();
+            }
+            return List.of(Proxy.NO_PROXY);
+        }
+
+        @Override
+        public void connectFailed(URI uri, SocketAddress address, IOException error) {}
+    }
+
+    @Test
+    void a_proxy_selector_that_stands_still_keeps_no_call_beyond_its_time() throws Exception {
+        ProxySelector usual = ProxySelector.getDefault();
+        var still = new Still();
+        try (FakeServer server = new FakeServer()) {
+            XuidOptions options = server.options().connectTimeout(Duration.ofMillis(200)).reconnectRounds(1);
+            try (XuidClient client = server.connect(options)) {
+                ProxySelector.setDefault(still);
+                server.peer().close();
+                Wait.until("the end was seen", () -> !client.isConnected());
+                for (int dial = 0; dial < 18; dial++) {
+                    Wait.failure(XuidException.Unreachable.class, client.nextAsync());
+                }
+                assertEquals(16, still.asked.get(), "each leaves a thread");
+                still.goesOn.countDown();
+                ProxySelector.setDefault(usual);
+                Wait.until("what was left has ended", () -> Thread.getAllStackTraces().keySet().stream()
+                        .noneMatch(thread -> thread.getName().equals("xuid-dial")));
+                var call = client.nextAsync();
+                // Those that were left connect no more.
+                server.greet();
+                server.peer().id(server.peer().ask(), 1);
+                assertEquals(1, Wait.soon(call));
+            }
+        } finally {
+            still.goesOn.countDown();
+            ProxySelector.setDefault(usual);
         }
     }
 }

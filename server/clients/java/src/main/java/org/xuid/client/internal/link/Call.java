@@ -83,10 +83,10 @@ public class Call<T> extends CompletableFuture<T> {
 
     /**
      * Ends it with an error. The thread that does so serves other calls behind this one, which nothing else would end by then:
-     * what a caller attached, and may stand still, runs on another one.
+     * what a caller attached, and may stand still, runs on another one. So does what may be attached in this moment.
      */
     public void fail(XuidException error) {
-        if (isTold || getNumberOfDependents() == 0) {
+        if (isTold) {
             completeExceptionally(error);
             return;
         }

@@ -1,24 +1,37 @@
 package org.xuid.client.internal.link;
 
+import java.io.IOException;
+import java.net.SocketTimeoutException;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.Semaphore;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import java.util.function.BooleanSupplier;
 import org.xuid.client.ServerInfo;
 import org.xuid.client.XuidException;
 import org.xuid.client.internal.base.Log;
 import org.xuid.client.internal.base.Settings;
 import org.xuid.client.internal.base.Time;
+import org.xuid.client.internal.base.Worker;
 
 /** The servers of a client, in the order in which they are tried: a random one, of which the first is the first choice. */
 final class Servers {
+    /** What a dial may take beyond its time, whose end it finds by itself where no stranger stands in its way. */
+    private static final long STANDS_STILL = Time.ms(100);
+
+    /** Dials at once, of which all but two were left where they stand still. */
+    private static final int MOST_DIALS = 16;
+
     private final Settings options;
     private final ScheduledExecutorService timer;
     /** Voids what is held ahead of need. */
@@ -29,6 +42,8 @@ final class Servers {
     private final Set<String> told = ConcurrentHashMap.newKeySet();
     /** The server of the first connection; it made the cluster ours. */
     private volatile ServerInfo pinned;
+
+    private final Semaphore dials = new Semaphore(MOST_DIALS);
 
     // Behind the lock of this object.
     private final Map<String, Long> dialed = new HashMap<>();
@@ -87,7 +102,7 @@ final class Servers {
         long begin = Time.now();
         Dial.Greeted greeted = null;
         try {
-            greeted = Dial.greet(server, options, timer);
+            greeted = greetBeside(server);
             Greeting.checkSameCluster(pinned, greeted.server);
         } catch (XuidException failed) {
             try {
@@ -106,6 +121,54 @@ final class Servers {
         away.clear(server);
         told.remove(server);
         return greeted;
+    }
+
+    /**
+     * The same by a thread of its own, which is left where it stands still beyond its time: a dial asks the application's proxy
+     * selector and its TLS, which may wait for anything.
+     */
+    private Dial.Greeted greetBeside(String server) {
+        if (!dials.tryAcquire()) {
+            throw Failures.unreachable(server, new IOException(MOST_DIALS
+                    + " dials stand still in code of the application (ProxySelector, SSLContext): no other one is begun"));
+        }
+        CompletableFuture<Dial.Greeted> outcome = new CompletableFuture<>();
+        Thread thread = new Worker("xuid-dial", () -> {
+            try {
+                Dial.Greeted greeted = Dial.greet(server, options, timer);
+                if (!outcome.complete(greeted)) {
+                    greeted.close();
+                }
+            } catch (Throwable failed) {
+                outcome.completeExceptionally(failed);
+            } finally {
+                dials.release();
+            }
+        });
+        try {
+            thread.start();
+        } catch (OutOfMemoryError noThread) {
+            dials.release();
+            throw noThread;
+        }
+        XuidException over;
+        try {
+            return outcome.get(Time.nanos(options.connectTimeout) + STANDS_STILL, TimeUnit.NANOSECONDS);
+        } catch (ExecutionException failed) {
+            throw failed.getCause() instanceof XuidException
+                    ? (XuidException) failed.getCause()
+                    : Failures.unreachable(server, failed.getCause());
+        } catch (TimeoutException late) {
+            String text = "nothing within " + options.connectTimeout.toMillis() + " ms";
+            over = Failures.unreachable(server, new SocketTimeoutException(text));
+        } catch (InterruptedException closing) {
+            thread.interrupt();
+            over = Failures.closed();
+        }
+        if (!outcome.completeExceptionally(over) && !outcome.isCompletedExceptionally()) {
+            outcome.join().close();
+        }
+        throw over;
     }
 
     /** Tries the servers, each once a round, for as many rounds as allowed. */
