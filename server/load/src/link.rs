@@ -285,8 +285,11 @@ impl<D: Dialect> Link<D> {
                     }
                 }
             }
-            if brought(&reply, tail, thread.recorder.as_mut()) != Some(u64::from(count)) {
+            if brought(&reply) != Some(u64::from(count)) {
                 break Err(format!("{server} answered another question: {}", brief(&reply)));
+            }
+            if let Some(recorder) = thread.recorder.as_mut() {
+                note(&reply, tail, recorder);
             }
             if sent != together {
                 thread.answered(count, answered, together, at);
@@ -352,33 +355,31 @@ fn ascended(reply: &Reply<'_>, floor: u64) -> Result<u64, u64> {
 
 /// How many ids are in a reply; `None` if it is about something else.
 #[inline]
-fn brought(reply: &Reply<'_>, tail: &mut Tail, recorder: Option<&mut Recorder>) -> Option<u64> {
+fn brought(reply: &Reply<'_>) -> Option<u64> {
     match reply {
-        Reply::Next(id) => {
-            if let Some(recorder) = recorder {
-                recorder.note(tail, *id, 1);
-            }
-            Some(1)
-        }
-        Reply::Array(ids) => {
-            if let Some(recorder) = recorder {
-                recorder.note_each(tail, ids.iter());
-            }
-            Some(ids.len() as u64)
-        }
+        Reply::Next(_) => Some(1),
+        Reply::Array(ids) => Some(ids.len() as u64),
+        Reply::Runs(runs) => Some(u64::from(runs.ids())),
+        _ => None,
+    }
+}
+
+/// Notes the ids of a reply that has as many as were asked for: a run of a few bytes may claim billions.
+#[inline]
+fn note(reply: &Reply<'_>, tail: &mut Tail, recorder: &mut Recorder) {
+    match reply {
+        Reply::Next(id) => recorder.note(tail, *id, 1),
+        Reply::Array(ids) => recorder.note_each(tail, ids.iter()),
         Reply::Runs(runs) => {
-            if let Some(recorder) = recorder {
-                for run in runs.iter() {
-                    if run.stride == 1 {
-                        recorder.note(tail, run.first, run.count);
-                    } else {
-                        recorder.note_each(tail, run.into_iter());
-                    }
+            for run in runs.iter() {
+                if run.stride == 1 {
+                    recorder.note(tail, run.first, run.count);
+                } else {
+                    recorder.note_each(tail, run.into_iter());
                 }
             }
-            Some(u64::from(runs.ids()))
         }
-        _ => None,
+        _ => {}
     }
 }
 

@@ -7,10 +7,10 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tokio_rustls::rustls::ClientConfig;
 use xuid_engine::Id;
-use xuid_protocol::{ClusterId, Order, SequenceName};
+use xuid_protocol::{ClusterId, Order, SequenceName, Status};
 
 use super::{OrderArg, servers};
-use crate::commands::connection::{Connection, Ended};
+use crate::commands::connection::{Connection, Ended, Refused};
 use crate::config::{LEAST_IDLE, TlsArgs};
 use crate::net::runtime;
 use crate::text::form::FormArgs;
@@ -157,7 +157,11 @@ impl Source {
                     self.answered = true;
                     return Ok(answer);
                 }
-                Err(error) if may_have_been_idle && error.is::<Ended>() => self.reconnect().await?,
+                Err(error) if may_have_been_idle && error.is::<Ended>() => self.reconnect(self.at).await?,
+                // It answers what waits, and goes: another one serves.
+                Err(error) if may_have_been_idle && is_leaving(&error) && self.servers.len() > 1 => {
+                    self.reconnect(self.at + 1).await?;
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -169,8 +173,9 @@ impl Source {
         self.answered || self.made.elapsed() >= LEAST_IDLE
     }
 
-    async fn reconnect(&mut self) -> Result<()> {
-        let (at, connection) = reach(&self.servers, self.at, self.tls.as_ref()).await?;
+    /// To the first server that can be reached, from that one on.
+    async fn reconnect(&mut self, from: usize) -> Result<()> {
+        let (at, connection) = reach(&self.servers, from, self.tls.as_ref()).await?;
         let (before, now) = (self.connection.cluster(), connection.cluster());
         if before != now {
             let (old, new) = (&self.servers[self.at], &self.servers[at]);
@@ -181,6 +186,11 @@ impl Source {
         (self.at, self.connection, self.answered, self.made) = (at, connection, false, Instant::now());
         Ok(())
     }
+}
+
+/// Whether the server says that it stops.
+fn is_leaving(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<Refused>().is_some_and(|refused| refused.status == Status::SHUTTING_DOWN)
 }
 
 /// A connection to the first server from `from` on that can be reached, each tried once; else why none can.

@@ -500,7 +500,9 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
         }
         if self.sent_away.is_some() {
             let reads_on = now < self.active + LAST_WRITE;
-            if self.need == Need::Room && (self.session.in_flight() > 0 || reads_on) {
+            // What waits is not answered before there is room for it.
+            let goes_on = self.session.in_flight() > 0 && !self.outbox.is_high();
+            if self.need == Need::Room && (goes_on || reads_on) {
                 // Requests that were read already have their turn as soon as some of those before them are answered, or
                 // their replies are read.
                 self.sent_away = Some(now);

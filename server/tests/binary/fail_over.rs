@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
-use xuid_protocol::{ClusterId, Header, HelloReply, Limits, Op, reply_hello};
+use xuid_protocol::{ClusterId, Header, HelloReply, Limits, Op, Refusal, Status, reply_error, reply_hello};
 
 use crate::support::{failure, run, stdout};
 
@@ -18,13 +18,20 @@ fn server(connections: &'static [Answers]) -> SocketAddr {
 
 /// The same, which takes its time before it ends a connection on which there is a request still.
 fn server_that_waits(connections: &'static [Answers], wait: Duration) -> SocketAddr {
+    server_that_ends(connections, wait, false)
+}
+
+/// The same, which says there that it stops, if it is stopping.
+fn server_that_ends(connections: &'static [Answers], wait: Duration, is_stopping: bool) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || connections.iter().try_for_each(|answers| serve(&listener, answers, wait)));
+    std::thread::spawn(move || {
+        connections.iter().try_for_each(|answers| serve(&listener, answers, wait, is_stopping))
+    });
     address
 }
 
-fn serve(listener: &TcpListener, answers: Answers, wait: Duration) -> io::Result<()> {
+fn serve(listener: &TcpListener, answers: Answers, wait: Duration, is_stopping: bool) -> io::Result<()> {
     let (mut stream, _) = listener.accept()?;
     // Each is one write of a client that waits for the reply.
     let mut request = [0; 4096];
@@ -54,6 +61,12 @@ fn serve(listener: &TcpListener, answers: Answers, wait: Duration) -> io::Result
         stream.write_all(&out)?;
     }
     let _array = stream.read(&mut request)?;
+    if is_stopping {
+        out.clear();
+        let refusal = Refusal::new(Status::SHUTTING_DOWN, "it stops");
+        reply_error(&mut out, 2 + answers.len() as u64, Op::Array.code(), &refusal);
+        stream.write_all(&out)?;
+    }
     std::thread::sleep(wait);
     Ok(())
 }
@@ -94,4 +107,14 @@ fn a_question_that_is_ended_without_an_answer_is_not_asked_for_ever() {
         let words = format!("{address} closed the connection");
         assert!(code == Some(1) && said.contains(&words), "{code:?}: {said}");
     }
+}
+
+#[test]
+fn a_list_goes_on_at_the_next_server_where_one_says_that_it_stops() {
+    let stops = || server_that_ends(&[&[[10, 11]]], Duration::from_secs(1), true).to_string();
+    let both = format!("{},{}", stops(), server(&[&[[12, 13]]]));
+    assert_eq!(stdout(&run(&["next", "-n", "4", "--server", &both])), "10\n11\n12\n13\n");
+    // There is no other one.
+    let (code, said) = failure(&run(&["next", "-n", "4", "--server", &stops()]));
+    assert!(code == Some(1) && said.contains("it stops"), "{code:?}: {said}");
 }

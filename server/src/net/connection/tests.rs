@@ -239,6 +239,34 @@ fn a_stranger_that_has_begun_a_command_has_no_more_than_its_time_to_greet_when_t
     });
 }
 
+/// What it asks for as it is sent away is not looked at before there is room for the reply.
+#[test]
+fn who_is_sent_away_and_reads_nothing_is_closed_though_a_request_of_it_waits() {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let ago = |span| Instant::now().checked_sub(span).unwrap();
+    let (home, _asked, _may) = Home::with_watched_store();
+    runtime.block_on(async {
+        let (_client, mut stream, newcomer) = connected().await;
+        let (reader, writer) = stream.split();
+        let session = xuid::Session::new(Arc::clone(&home.server), None);
+        let times = (Instant::now(), Duration::from_mins(5));
+        let mut connection = Connection::new(reader, writer, session, newcomer, times);
+        connection.inbox.room(INBOX_MOST).extend_from_slice(&questions(&home.server)[..200]);
+        connection.advance();
+        assert!(connection.session.in_flight() > 0);
+        connection.send_away();
+        connection.outbox.append(|out| out.resize(20_000_000, b'x'));
+        connection.write_now().unwrap();
+        connection.need = Need::Room;
+        let mut ring = |active| {
+            (connection.active, connection.sent_away) = (active, Some(ago(GO_AWAY_GRACE)));
+            connection.time_is_over() || connection.session.is_leaving()
+        };
+        assert!(!ring(Instant::now()), "it reads");
+        assert!((0..100).any(|_| ring(ago(LAST_WRITE))));
+    });
+}
+
 /// What it holds is memory that others need.
 #[test]
 fn a_client_that_reads_nothing_is_closed_soon_where_all_hold_too_much_and_has_its_time_where_not() {

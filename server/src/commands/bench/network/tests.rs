@@ -37,6 +37,8 @@ struct Manner {
     beyond: Option<(u64, u64)>,
     /// Every so many replies claim a body of 1 GiB.
     claims: Option<u64>,
+    /// Every so many replies, a run comes that has far more ids than were asked for.
+    overfills: Option<u64>,
     /// It has no sequence.
     is_nameless: bool,
     /// Every so many replies about a sequence, a number comes that is below others, and never came before.
@@ -110,8 +112,9 @@ impl Fake {
     }
 
     fn answer(&self, output: &mut Vec<u8>, request_id: u64, request: Option<&Request<'_>>) {
-        let Manner { stalls_at, repeats, refuses, leaves_after, mute_after, beyond, claims, .. } =
-            self.manner;
+        let Manner {
+            stalls_at, repeats, refuses, leaves_after, mute_after, beyond, claims, overfills, ..
+        } = self.manner;
         let number = self.replies.fetch_add(1, Relaxed);
         let every = |period: Option<u64>| period.is_some_and(|period| number % period == period - 1);
         if stalls_at == Some(number) {
@@ -138,10 +141,11 @@ impl Fake {
             output.extend(u64::from(bulk.count).to_le_bytes());
             output.extend(ids.flat_map(u64::to_le_bytes));
         } else if let Some(Request::Runs(bulk)) = request {
-            let run =
-                u128::from((number * u64::from(bulk.count)) | bit) | u128::from(bulk.count) << 64 | 1 << 96;
+            let (count, stride) = if every(overfills) { (u32::MAX, 2) } else { (bulk.count, 1) };
+            let first = (number * u64::from(bulk.count)) | bit;
+            let run = u128::from(first) | u128::from(count) << 64 | stride << 96;
             output.extend(Header::reply(Op::Runs, 24, request_id).encode());
-            output.extend((u64::from(bulk.count) | 1 << 32).to_le_bytes());
+            output.extend((u64::from(count) | 1 << 32).to_le_bytes());
             output.extend(run.to_le_bytes());
         } else if let Some(Request::SeqInfo { .. }) = request {
             if self.manner.is_nameless {
@@ -249,6 +253,17 @@ fn a_reply_longer_than_what_was_asked_for_ends_the_connection() {
     let outcome = load(&[fake(Manner { claims: Some(50), ..Manner::default() })], &small()).unwrap();
     let failures = &outcome.total.failures;
     assert!(!failures.is_empty() && failures.keys().all(|why| why.contains("1073741824")), "{failures:?}");
+}
+
+/// Each of them would be looked at, and would count among those that came twice.
+#[test]
+fn a_run_of_more_ids_than_were_asked_for_ends_the_connection_and_none_of_them_counts() {
+    let ask =
+        Args { connections: Some(1), pipeline: Some(1), count: Some(100), runs: true, ..Args::default() };
+    let outcome = load(&[fake(Manner { overfills: Some(50), ..Manner::default() })], &ask).unwrap();
+    let (failures, verdict) = (&outcome.total.failures, outcome.verdict.as_ref().unwrap());
+    assert!(failures.len() == 1 && failures.keys().all(|why| why.contains("4294967295")), "{failures:?}");
+    assert_eq!((outcome.total.requests, verdict.ids), (49, 4_900), "{verdict:?}");
 }
 
 #[test]
