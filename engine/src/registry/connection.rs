@@ -103,8 +103,11 @@ impl Connection {
 pub(crate) enum News<'a> {
     /// It is back, the session is the same.
     Resumed,
-    /// It was lost, or cannot be made.
+    /// It was lost.
     Lost(&'a str),
+    /// Another one cannot be made. The one before may have come back meanwhile, which was told then and is not told again.
+    #[cfg(feature = "zookeeper")]
+    NotMade(&'a str),
     /// The session ended.
     Expired,
     /// The registry answers, and cannot be used.
@@ -128,6 +131,10 @@ impl Inner {
                 }
                 self.ill(why);
             }
+            #[cfg(feature = "zookeeper")]
+            News::NotMade(_) if self.away_since.is_none() && self.sessions > 0 => {}
+            #[cfg(feature = "zookeeper")]
+            News::NotMade(why) => self.learn(&News::Lost(why)),
             News::Expired => {
                 self.expirations += 1;
                 self.state = ConnectionState::Expired;

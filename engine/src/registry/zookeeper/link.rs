@@ -170,7 +170,14 @@ impl Link {
                 _ => {}
             }
         }
-        self.connect()
+        let failure = match self.connect() {
+            Ok(client) => return Ok(client),
+            Err(failure) => failure,
+        };
+        // The session before came back while another one was tried.
+        let client = self.connected().filter(|_| !matches!(failure, Failure::Refused(_))).ok_or(failure)?;
+        self.failed = None;
+        self.still_known().map(|()| client)
     }
 
     /// The client of a session that is connected now, if there is one.
@@ -194,8 +201,11 @@ impl Link {
         {
             return Err(failure.clone());
         }
-        let mut connector =
-            Client::connector().with_session_timeout(self.options.session).with_fail_eagerly();
+        let mut connector = Client::connector()
+            .with_session_timeout(self.options.session)
+            // Of each host: at least two are tried, however long the session is.
+            .with_connection_timeout(self.limit() * 2 / 5)
+            .with_fail_eagerly();
         if let Some(credentials) = &self.options.credentials {
             connector = credentials.add_to(connector);
         }
@@ -233,7 +243,7 @@ impl Link {
         };
         let why = failure.why();
         let is_refused = matches!(failure, Failure::Refused(_));
-        self.connection.told(&if is_refused { News::Refused(&why) } else { News::Lost(&why) });
+        self.connection.told(&if is_refused { News::Refused(&why) } else { News::NotMade(&why) });
         self.failed = Some((boot_ns(), failure.clone()));
         failure
     }
@@ -501,6 +511,46 @@ mod tests {
             (link.connection().state(), link.connection().sessions()),
             (ConnectionState::Connected, 2)
         );
+    }
+
+    /// While another one was tried, which cannot be made. Its next loss is one, behind which all is looked at again.
+    #[test]
+    fn a_session_that_came_back_meanwhile_is_well_and_is_gone_on_with() {
+        let streams = Arc::<Mutex<Vec<TcpStream>>>::default();
+        let mut link =
+            Link::new(&ensemble_that(&Arc::default(), &streams), &ZooKeeperOptions::default()).unwrap();
+        assert!(matches!(look(&mut link), Failure::Said(Error::NoNode)));
+        let connection = link.connection().clone();
+        let failure = link.not_connected(&Failure::Away("no available hosts".into()));
+        assert!(matches!(failure, Failure::Away(_)));
+        assert_eq!((connection.state(), connection.problem()), (ConnectionState::Connected, None));
+        assert!(matches!(look(&mut link), Failure::Said(Error::NoNode)));
+        streams.lock().unwrap().iter().for_each(|stream| drop(stream.shutdown(Shutdown::Both)));
+        let begun = boot_ns();
+        while connection.disconnects() == 0 {
+            assert!(boot_ns() - begun < LONG.as_nanos() as u64, "its loss is not told");
+            thread::yield_now();
+        }
+        assert_eq!(connection.sessions(), 1);
+    }
+
+    /// One that is frozen, say, which is tried first as often as the other.
+    #[test]
+    fn a_host_that_is_silent_keeps_none_from_another_one_however_long_the_session_is() {
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = ensemble().to_string();
+        let (host, path) = url.strip_prefix("zookeeper://").unwrap().split_once('/').unwrap();
+        let url: ZooKeeperUrl =
+            format!("zookeeper://{},{host}/{path}", silent.local_addr().unwrap()).parse().unwrap();
+        let options = ZooKeeperOptions { session: Duration::from_secs(30), ..Default::default() };
+        thread::scope(|scope| {
+            for _ in 0..6 {
+                scope.spawn(|| {
+                    let mut link = Link::new(&url, &options).unwrap();
+                    assert!(matches!(look(&mut link), Failure::Said(Error::NoNode)));
+                });
+            }
+        });
     }
 
     /// A subscriber of the log that stands still, say: the client writes lines on its own thread.

@@ -42,8 +42,8 @@ pub(crate) const BY_A_FAST_CLOCK: &str = "if that clock was ahead then, fence th
                                           `--above`, if it has no witness of its own)";
 
 /// Why a fence may not be seen.
-pub(crate) const NOTHING_OF_FENCES: &str =
-    "it says nothing of fences: they are written to xuid_store, which this program must be able to read";
+pub(crate) const NOTHING_OF_FENCES: &str = "it says nothing of fences: they are written to xuid_store, which this program must be able to read; where it gets that right \
+     now, give it behind the fence, since it shows fences of before, too";
 
 /// Stores that were left, and are remembered.
 const MOST_LEFT: usize = 16;

@@ -152,7 +152,10 @@ pub(crate) fn refusals(records: &mut dyn SequenceRecords, names: &[&str]) -> Vec
         Thrown::Refused(why) => Some(why),
         _ => None,
     };
-    found.into_iter().map(why).collect()
+    let mut whys: Vec<_> = found.into_iter().map(why).collect();
+    // A name without an answer would not be asked for again.
+    whys.resize(names.len(), Some("the registry's adaptor gave no answer".into()));
+    whys
 }
 
 /// Why it is not known what the witness saw of a name.

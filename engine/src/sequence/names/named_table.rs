@@ -421,8 +421,12 @@ pub(crate) fn add(sum: &mut SequenceFigures, figures: &SequenceFigures) {
 mod tests {
     use std::cell::Cell;
     use std::sync::mpsc::channel;
+    use std::time::Duration;
 
     use super::*;
+    use crate::clock::SystemClock;
+    use crate::sequence::names::hub::Hub;
+    use crate::sequence::settings::SequenceConfig;
     use crate::sys::fork_word::GenerationWord;
 
     /// The first ordered id of a name that left the table and came back. Six were taken in order, and one of them had come
@@ -489,6 +493,49 @@ mod tests {
         assert_eq!(table.totals().held, 15);
     }
 
+    /// One that leaves has its part of the table, a caller a name and wants the tally: none of them may wait for the other.
+    #[test]
+    fn who_counts_the_names_keeps_nobody_from_the_tally_while_a_part_of_the_table_is_taken() {
+        let hub = Hub::new(SequenceConfig::default(), Arc::new(SystemClock)).unwrap();
+        let shard = |name: &SequenceName| hub.names.hasher.hash_one(name) % SHARDS as u64;
+        let mut names: Vec<_> = (0..100).map(|n| SequenceName::new(&format!("a{n}")).unwrap()).collect();
+        names.sort_by_key(shard);
+        let made = |name: &SequenceName| {
+            let make = || Ok::<_, ()>(Named::new(name.clone(), GenerationWord::new().unwrap(), false));
+            hub.names.find_or_make(name, make).unwrap()
+        };
+        let (leaves, stays) = (made(&names[0]), made(&names[99]));
+        drop(leaves);
+        let is_in_use = stays.lock();
+        let ((taken, takes), (go_on, goes_on), (tell, told)) = (channel(), channel::<()>(), channel());
+        std::thread::scope(|scope| {
+            let hub = &hub;
+            let counts = scope.spawn(|| hub.stats().names);
+            // It waits for the last name by now.
+            std::thread::sleep(Duration::from_millis(100));
+            scope.spawn(move || {
+                // Asked a second time, it has the name's part of the table.
+                let looks = Cell::new(0);
+                let is_over = |_: &Named| {
+                    looks.set(looks.get() + 1);
+                    if looks.get() == 2 {
+                        taken.send(()).unwrap();
+                        goes_on.recv().unwrap();
+                    }
+                    true
+                };
+                hub.sweep(is_over, 1);
+            });
+            takes.recv().unwrap();
+            drop(is_in_use);
+            std::thread::sleep(Duration::from_millis(100));
+            scope.spawn(move || tell.send(hub.is_behind()).unwrap());
+            let is_told = told.recv_timeout(Duration::from_secs(10));
+            go_on.send(()).unwrap();
+            assert_eq!((is_told, counts.join().unwrap()), (Ok(false), 1));
+        });
+    }
+
     /// What is told of a name that issued six numbers, and leaves the table while all are counted.
     fn totals_while_a_name_leaves() -> SequenceFigures {
         let table = &NamedTable::new();
@@ -509,7 +556,7 @@ mod tests {
         std::thread::scope(|scope| {
             let totals = scope.spawn(|| table.totals());
             // It waits for the first name by now.
-            std::thread::sleep(std::time::Duration::from_millis(100));
+            std::thread::sleep(Duration::from_millis(100));
             assert_eq!(table.sweep(|named| named.name == *last, 1, 1), 1);
             drop(is_in_use);
             totals.join().unwrap()

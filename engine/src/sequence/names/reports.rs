@@ -45,7 +45,8 @@ impl Hub {
         if self.forked() {
             return SequencesStats::default();
         }
-        let figures = self.names.totals();
+        // Before the tally, which others take with a name locked: no lock of the table is taken under it.
+        let (figures, names) = (self.names.totals(), self.names.len());
         let tally = lock(&self.tally);
         SequencesStats {
             figures,
@@ -53,7 +54,7 @@ impl Hub {
             store: tally.store,
             witness: tally.witness,
             identity_changes: tally.identity_changes,
-            names: self.names.len(),
+            names,
             holding: tally.holding,
             waiting: self.waiting(),
             refused: self.refused.value(),

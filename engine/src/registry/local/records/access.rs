@@ -9,6 +9,7 @@ use crate::registry::local::disk::{Disk, LOCK_WAIT, lock_within};
 use crate::registry::local::format::Place;
 use crate::registry::local::header::HeaderPair;
 use crate::registry::{ReadError, SwapError};
+use crate::sys::deferred_log;
 
 /// So long after the lock was waited for in vain it is tried without waiting: a stop has something to hand back for each
 /// worker, and must not wait for each.
@@ -36,9 +37,14 @@ impl<D: Disk> Records<D> {
         }
         self.is_locked = true;
         // A panic must not keep others out: they wait for this lock, and the next one to take it here may come late.
-        let work = AssertUnwindSafe(|| self.verify().map_err(E::from).and_then(|()| work(self)));
-        let result = catch_unwind(work);
-        self.unlock();
+        // Nor must a line, which a subscriber may stand still at: who calls this may be no thread of the engine's.
+        let (result, unsaid) = deferred_log::collect(|| {
+            let work = AssertUnwindSafe(|| self.verify().map_err(E::from).and_then(|()| work(self)));
+            let result = catch_unwind(work);
+            self.unlock();
+            result
+        });
+        unsaid.say();
         result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::JoinHandle;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Config, Error, NoTls, Row};
 
@@ -12,7 +11,7 @@ use super::super::check::{Check, Report};
 use super::super::failure::{Denied, Failure};
 use super::super::options::DatabaseOptions;
 use super::super::table::{Alphabet, Content, FoundColumn, FoundTable, Shape};
-use super::connection::{Connection, said};
+use super::connection::{Connection, Driver, said};
 use super::notices::{Notices, drive};
 use super::sql::{self, Statements, quoted};
 use crate::sequence::store::Identity;
@@ -56,14 +55,11 @@ fn refused(why: impl Into<String>) -> Denied {
 }
 
 /// A host that can be written to, and its settings.
-async fn reach(
-    url: &str,
-    options: &DatabaseOptions,
-) -> Result<(Client, JoinHandle<()>, Arc<Notices>, Row), Denied> {
+async fn reach(url: &str, options: &DatabaseOptions) -> Result<(Client, Driver, Arc<Notices>, Row), Denied> {
     let config = config(url, options).map_err(refused)?;
     let (client, connection) = config.connect(NoTls).await.map_err(|error| denied(&error))?;
     let notices = Arc::new(Notices::default());
-    let driver = tokio::spawn(drive(connection, notices.clone()));
+    let driver = Driver(tokio::spawn(drive(connection, notices.clone())));
     let settings = client.query_typed_one(SETTINGS, &[]).await.map_err(|error| denied(&error))?;
     let read = || -> Result<(i64, bool, bool), Error> {
         Ok((settings.try_get(0)?, settings.try_get(2)?, settings.try_get(3)?))
@@ -194,10 +190,8 @@ fn column(row: &Row) -> Result<(String, FoundColumn), Error> {
 
 /// Makes the tables that are missing; the store table beside the table that is used.
 pub(super) async fn make_tables(url: &str, options: &DatabaseOptions) -> Result<Vec<String>, Denied> {
-    let (client, driver, _, _) = reach(url, options).await?;
-    let made = make(&client, options).await;
-    driver.abort();
-    made
+    let (client, _driver, _, _) = reach(url, options).await?;
+    make(&client, options).await
 }
 
 async fn make(client: &Client, options: &DatabaseOptions) -> Result<Vec<String>, Denied> {
@@ -228,4 +222,43 @@ async fn make(client: &Client, options: &DatabaseOptions) -> Result<Vec<String>,
     let store = store_name(&table);
     exec(sql::make_store(&store), &store).await?;
     Ok(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use tokio::runtime::Builder;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    /// As a pooler does whose database hangs. It is tried again and again.
+    #[test]
+    fn a_try_that_is_given_up_behind_the_login_leaves_no_connection() {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let url = format!("postgres://xuid@{}/ids?sslmode=disable", listener.local_addr().unwrap());
+            let served = tokio::spawn(async move {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut said = [0; 4_096];
+                let _startup = stream.read(&mut said).await.unwrap();
+                // Logged in, and ready.
+                stream.write_all(b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I").await.unwrap();
+                let mut asked = 0;
+                loop {
+                    match stream.read(&mut said).await {
+                        Ok(count @ 1..) => asked += count,
+                        _ => return asked,
+                    }
+                }
+            });
+            let options = DatabaseOptions::default();
+            let tried = timeout(Duration::from_millis(300), connect(&url, "host", &options)).await;
+            assert!(tried.is_err(), "it was answered");
+            let asked = timeout(Duration::from_secs(10), served).await.expect("its end is not seen").unwrap();
+            assert!(asked > 0, "it asked for nothing");
+        });
+    }
 }

@@ -13,16 +13,21 @@ use crate::sequence::store::{Identity, Row};
 /// A connection to a host that was checked.
 pub(in super::super) struct Connection {
     pub(super) client: Client,
-    /// Moves the bytes; ended with the connection.
-    pub(super) driver: JoinHandle<()>,
+    /// Moves the bytes.
+    #[expect(dead_code, reason = "it ends with the connection")]
+    pub(super) driver: Driver,
     pub(super) notices: std::sync::Arc<Notices>,
     pub(super) table: FoundTable,
     pub(super) sql: Statements,
 }
 
-impl Drop for Connection {
+/// The task that moves the bytes of a connection. It is ended with this, be that in the middle of a try to connect: by itself it
+/// goes on for as long as an answer is owed to it.
+pub(super) struct Driver(pub(super) JoinHandle<()>);
+
+impl Drop for Driver {
     fn drop(&mut self) {
-        self.driver.abort();
+        self.0.abort();
     }
 }
 
