@@ -150,6 +150,7 @@ impl Source {
     }
 
     async fn ask<T>(&mut self, question: impl AsyncFn(&mut Connection) -> Result<T>) -> Result<T> {
+        let mut others = self.servers.len() - 1;
         loop {
             let may_have_been_idle = self.may_have_been_idle();
             match question(&mut self.connection).await {
@@ -158,8 +159,9 @@ impl Source {
                     return Ok(answer);
                 }
                 Err(error) if may_have_been_idle && error.is::<Ended>() => self.reconnect(self.at).await?,
-                // It answers what waits, and goes: another one serves.
-                Err(error) if may_have_been_idle && is_leaving(&error) && self.servers.len() > 1 => {
+                // It answers what waits, and goes: another one serves, unless all of them go.
+                Err(error) if is_leaving(&error) && others > 0 => {
+                    others -= 1;
                     self.reconnect(self.at + 1).await?;
                 }
                 Err(error) => return Err(error),

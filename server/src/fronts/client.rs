@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use xuid_engine::sequence::{Demand, Numbers, PendingNumbers, Sequence, SequenceName};
-use xuid_engine::{Caller, Pending, Run};
+use xuid_engine::{Caller, Face, Pending, Run};
 use xuid_protocol::{Limits, Op, Order, Refusal, Status};
 
 use crate::crash_points;
@@ -149,6 +149,8 @@ impl Client {
     pub(crate) fn check_unread(&self, op: Op, count: u32) -> Result<(), Refusal> {
         match op {
             Op::Array | Op::SeqArray => self.server.unread.check(count),
+            // Of opaque ids each is a run.
+            Op::Runs if self.server.genesis.layout.face() == Face::Opaque => self.server.unread.check(count),
             Op::SeqList => self.server.unread.check(count.saturating_mul(IDS_A_ROW)),
             _ => Ok(()),
         }

@@ -247,7 +247,7 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
             let has_room = !self.outbox.is_high();
             let may_finish = has_room && self.session.in_flight() > 0;
             let longest = self.session.longest_request();
-            let (is_stranger, is_tight) = (!self.session.was_greeted(), self.outbox.is_tight());
+            let (is_stranger, is_tight) = (!self.session.was_greeted(), self.is_tight());
             tokio::select! {
                 // In this order, reading last: a client that never stops asking must starve neither its own requests
                 // that wait, nor the stop, nor its deadlines.
@@ -290,6 +290,11 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
             () = self.newcomer.ended(), if !self.session.was_greeted() => false,
             () = sleep(REJECTION_PAUSE) => true,
         }
+    }
+
+    /// Whether little is read ahead: all together hold much that is unread, or that waits.
+    fn is_tight(&self) -> bool {
+        self.outbox.is_tight() || self.outbox.lets_few_wait()
     }
 
     /// Whether the socket has everything that was answered.
@@ -372,7 +377,7 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
         }
         self.session.read_at(self.active);
         self.busy_poll.asked(self.active);
-        if !self.outbox.is_tight() {
+        if !self.is_tight() {
             self.inbox.widen(INBOX_MOST);
         }
     }
@@ -409,16 +414,17 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
         let bound = self.held.unread.bound();
         if bound.is_some() {
             self.outbox.trim();
-            if self.need == Need::Room {
-                self.inbox.park();
-            }
         }
+        if self.need == Need::Room && self.is_tight() {
+            self.inbox.park();
+        }
+        // Requests that are not answered before those before them, or before it reads, lie here as long.
+        let behind = if self.need == Need::Room { self.inbox.rest().len() } else { 0 };
+        let waiting = behind + self.session.waiting_bytes();
+        self.held.note_waits(waiting);
         let mut bytes = self.outbox.memory();
-        self.held.note_waits(self.session.waiting_bytes());
         if !self.is_written() {
-            // Requests that are not answered before it reads lie here as long.
-            let behind = if self.need == Need::Room { self.inbox.rest().len() } else { 0 };
-            bytes += behind + self.session.waiting_bytes();
+            bytes += waiting;
         }
         self.held.note_unread(bytes, self.writer.is_flushed());
         self.outbox.tighten(bound);

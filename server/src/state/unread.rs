@@ -36,7 +36,8 @@ pub(crate) struct Unread {
 const UNREAD: &str = "clients do not read their replies: those that hold most of the memory for them are closed, and where that is not enough, \
                       large requests of all are refused";
 
-const BEGUN: &str = "half requests that clients do not end fill the memory that there is for them: who begins a large one meanwhile is closed";
+const BEGUN: &str = "half requests that clients do not end, or names that are gathered for KEYS, fill the memory that there is for them: who begins \
+                     a large one meanwhile is closed or refused";
 
 impl Unread {
     /// None beyond `most` bytes, but for what is made meanwhile, where there may be so many connections.

@@ -114,6 +114,12 @@ fn a_list_goes_on_at_the_next_server_where_one_says_that_it_stops() {
     let stops = || server_that_ends(&[&[[10, 11]]], Duration::from_secs(1), true).to_string();
     let both = format!("{},{}", stops(), server(&[&[[12, 13]]]));
     assert_eq!(stdout(&run(&["next", "-n", "4", "--server", &both])), "10\n11\n12\n13\n");
+    // Before anything was answered, too.
+    let leaves = || server_that_ends(&[&[]], Duration::from_secs(1), true).to_string();
+    let both = format!("{},{}", leaves(), server(&[&[[12, 13]]]));
+    assert_eq!(stdout(&run(&["next", "-n", "2", "--server", &both])), "12\n13\n");
+    let (code, said) = failure(&run(&["next", "--server", &format!("{},{}", leaves(), leaves())]));
+    assert!(code == Some(1) && said.contains("it stops"), "{code:?}: {said}");
     // There is no other one.
     let (code, said) = failure(&run(&["next", "-n", "4", "--server", &stops()]));
     assert!(code == Some(1) && said.contains("it stops"), "{code:?}: {said}");

@@ -1,5 +1,8 @@
 //! Questions about names, answered by the store of the sequences.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use tokio::task::yield_now;
 use xuid_engine::sequence::store::{NewSequence, SequenceSettings};
 use xuid_engine::sequence::{ControlError, SequenceInfo, SequenceName, Sequences};
@@ -11,6 +14,7 @@ use super::reply::Reply;
 use crate::config::SequenceRights;
 use crate::fronts::refusals::of_control;
 use crate::state::cursors::Cursors;
+use crate::state::unread::{Unread, UnreadPart};
 
 /// The most names that KEYS answers with.
 pub(super) const MOST_KEYS: u32 = 10_000;
@@ -145,12 +149,27 @@ pub(super) fn owned(scan: Scan<'_>) -> (u64, Option<String>, usize) {
     (scan.cursor, scan.pattern.map(str::to_owned), scan.count)
 }
 
-pub(super) async fn keys(all: Sequences, rights: SequenceRights, pattern: String) -> Answer {
+/// All names that fit. What is gathered counts in the account of requests that are not whole yet.
+pub(super) async fn keys(
+    all: Sequences,
+    rights: SequenceRights,
+    pattern: String,
+    begun: Arc<Unread>,
+) -> Answer {
     let (mut found, mut after) = (Vec::new(), String::new());
+    let (mut part, mut bytes) = (UnreadPart::new(begun), 0);
     loop {
         let Page { names, last } = page(&all, &rights, Some(&pattern), &after, LIST_MAX as usize).await?;
         yield_now().await;
+        bytes += names.iter().map(|name| size_of::<String>() + name.len()).sum::<usize>();
         found.extend(names);
+        part.set(bytes);
+        if part.is_too_much() {
+            part.tell();
+            let text =
+                "too much is gathered for others at this moment: ask again, or walk over the names with SCAN";
+            return Err(Refusal::new(Status::OVERLOADED, text).retry_after(Duration::from_secs(1)));
+        }
         if found.len() > MOST_KEYS as usize {
             let text = format!("more than {MOST_KEYS} names fit: walk over them with SCAN");
             return Err(Refusal::new(Status::COUNT, text));

@@ -10,6 +10,7 @@ use super::*;
 use crate::config::Tokens;
 use crate::fronts::buffers::OUTBOX_HIGH;
 use crate::fronts::fixture::{self, Home, TWICE_FEW};
+use crate::state::unread::UnreadPart;
 
 type Talk = fixture::Talk<Session>;
 
@@ -288,6 +289,25 @@ fn large_replies_are_refused_while_what_others_do_not_read_is_too_much() {
     }
 }
 
+/// Many ask at once, and each gathers all names before it has its reply.
+#[test]
+fn names_that_are_gathered_for_keys_count_as_memory_and_few_gather_many_at_once() {
+    let home = Home::with_sequences(Tokens::default());
+    let mut talk = client(&home);
+    for n in 0..500 {
+        assert_eq!(talk.type_in(&format!("XUID.CREATE {n:0>120}")), "+OK\r\n");
+    }
+    let mut others = UnreadPart::new(Arc::clone(&home.server.begun));
+    others.set(1 << 40);
+    let held = home.server.begun.held();
+    assert!(talk.type_in("KEYS *").starts_with("-OVERLOADED "));
+    assert_eq!(talk.type_in("KEYS ord*").lines().next(), Some("*1"), "of few names nothing counts");
+    assert_eq!(home.server.begun.held(), held);
+    drop(others);
+    assert_eq!(talk.type_in("KEYS *").lines().next(), Some("*501"));
+    assert_eq!(home.server.begun.held(), 0);
+}
+
 /// They are in no outbox, and bytes all the same.
 #[test]
 fn what_multi_and_exec_keep_counts_as_memory() {
@@ -380,7 +400,7 @@ fn a_pattern_is_bounded_and_others_have_their_turn_between_the_names_that_it_is_
         made.wait().unwrap();
     }
     let rights = talk.session.client.rights.now(&home.server.access).clone();
-    let mut asked = Box::pin(keys::keys(all.clone(), rights, "*".to_owned()));
+    let mut asked = Box::pin(keys::keys(all.clone(), rights, "*".to_owned(), Arc::clone(&home.server.begun)));
     let mut turns = 0;
     let counted = poll_fn(|context| {
         turns += 1;

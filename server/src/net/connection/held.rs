@@ -27,7 +27,7 @@ pub(super) struct Held {
     pub(super) unread: UnreadPart,
     /// What it has begun to ask for, and not more of yet.
     pub(super) half: UnreadPart,
-    /// What waits for ids, read or not: whoever has it, it is done sooner or later.
+    /// What waits for ids, with what was read behind it: whoever has it, it is done sooner or later.
     pub(super) waits: UnreadPart,
     /// Since when what it has not read counts, how much it took since, and when it was looked at.
     pub(super) since: Option<Instant>,
@@ -86,7 +86,7 @@ impl Held {
         }
     }
 
-    /// Counts its requests that wait, not one by one: the count is of all threads.
+    /// Counts its requests that wait, and what lies behind them, not one by one: the count is of all threads.
     pub(super) fn note_waits(&mut self, bytes: usize) {
         self.waits.set(bytes - bytes % WAITS_AT_ONCE);
     }

@@ -447,6 +447,41 @@ fn what_was_read_behind_unread_replies_is_memory_that_counts() {
     });
 }
 
+/// A command waits for ids, its client reads all, and has sent far more behind it.
+#[test]
+fn what_was_read_behind_a_request_that_waits_is_memory_that_counts_and_little_is_read_where_that_is_too_much()
+{
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let times = (Instant::now(), Duration::from_mins(5));
+        let all = Arc::new(Unread::up_to(100_000, 1_000));
+        let (client, mut stream, newcomer) = connected().await;
+        let (reader, _) = stream.split();
+        let mut waits = of_resp(reader, Clogged { is_flushed: true }, newcomer, times);
+        waits.outbox.widen();
+        waits.held.waits = UnreadPart::new(Arc::clone(&all));
+        waits.inbox.room(INBOX_MOST).resize(60_000, b'x');
+        waits.need = Need::Room;
+        waits.note_unread();
+        assert!((50_000..=60_000).contains(&all.held()), "{}", all.held());
+        assert!(!waits.is_tight());
+        let mut other = UnreadPart::new(Arc::clone(&all));
+        other.set(60_000);
+        waits.outbox.let_few_wait(waits.held.lets_few_wait(true));
+        assert!(waits.is_tight());
+        waits.inbox.consume(59_000);
+        waits.note_unread();
+        assert_eq!(waits.inbox.room(1).capacity(), 1_000, "a rest has as many bytes as it needs");
+        waits.inbox.consume(1_000);
+        client.writable().await.unwrap();
+        client.try_write(&[b'x'; 60_000]).unwrap();
+        let longest = waits.session.longest_request();
+        let is_tight = waits.is_tight();
+        let count = read(&mut waits.reader, &mut waits.inbox, (longest, is_tight)).await.unwrap();
+        assert!(count <= longest, "{count} bytes, of {longest} for the longest request");
+    });
+}
+
 /// While the replies before them are not read, nobody looks what became of them.
 #[test]
 fn requests_that_wait_behind_unread_replies_are_memory_that_counts() {

@@ -68,10 +68,15 @@ fn large_replies_are_refused_while_what_others_do_not_read_is_too_much() {
     let held = home.with_too_much_unread();
     assert!(ask(&mut talk, 1_025).iter().all(is_refused));
     assert!(!ask(&mut talk, 1_024).iter().any(is_refused));
-    // Runs have one entry for many.
-    let runs = talk.ask(|out| request_runs(out, 7, Bulk::new(1_025, Order::Any, PATIENCE)));
-    assert!(matches!(runs, Said::Ids(_)));
-    drop(held);
+    // Runs have one entry for many, but of opaque ids.
+    let runs =
+        |talk: &mut Talk, count| talk.ask(|out| request_runs(out, 7, Bulk::new(count, Order::Any, PATIENCE)));
+    assert!(matches!(runs(&mut talk, 1_025), Said::Ids(_)));
+    let opaque = Home::opaque();
+    let mut other = Talk::greeted(Arc::clone(&opaque.server));
+    let much = opaque.with_too_much_unread();
+    assert!(is_refused(&runs(&mut other, 1_025)) && !is_refused(&runs(&mut other, 1_024)));
+    drop((held, much));
     assert!(!ask(&mut talk, 1_025).iter().any(is_refused));
 }
 
