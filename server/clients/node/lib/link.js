@@ -23,6 +23,9 @@ const LAST_LOOK_MS = 1_000;
 /** How long a link may live after GOAWAY, besides the timeout of its calls: the longest wait of a request, and some. */
 const LEAVING_MAX_MS = WAIT_CAP_MS + 5_000;
 
+/** Behind so long without a word a link may be over. A server that says GOAWAY leaves more time than that. */
+const QUIET_MS = 100;
+
 /** The longest that a timer of Node can wait: beyond that it does not wait at all. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
@@ -41,6 +44,8 @@ export class Link {
   #inFlight = 0;
   #lastId = 1;
   #outbox = [];
+  /** The socket is looked into before what is in the outbox is written. */
+  #isLooking = false;
   #wasSentAway = false;
   /** How often something was received, when that was last, and when something else than the PING's reply was. */
   #reads = 0;
@@ -109,9 +114,9 @@ export class Link {
     });
   }
 
-  /** Writes what is in the outbox now, and not at the end of this turn. */
+  /** Writes what is in the outbox now, and not at the end of this turn; what waits for a look into the socket waits on. */
   flush() {
-    if (this.#outbox.length === 0 || this.#state === 'ended') return;
+    if (this.#outbox.length === 0 || this.#state === 'ended' || this.#isLooking) return;
     const frames = this.#outbox;
     this.#outbox = [];
     this.#stream.write(frames.length === 1 ? frames[0] : Buffer.concat(frames));
@@ -179,10 +184,26 @@ export class Link {
   #append(id, call, bytes) {
     call.due = now() + call.waitMs;
     this.#pending.set(id, call);
-    // One read wakes many callers: those that ask again in the same turn share the write.
-    if (this.#outbox.length === 0) process.nextTick(() => this.flush());
+    if (this.#outbox.length === 0) this.#flushSoon();
     this.#outbox.push(bytes);
     if (call.due + this.#timeoutMs / 2 < this.#watchedUntil) this.#watchUntil(call.due + this.#timeoutMs / 2);
+  }
+
+  /**
+   * One read wakes many callers: those that ask again in the same turn share the write. Behind a time without a word the socket is
+   * looked into before: a GOAWAY may lie there, and the end of the connection behind it. A write into that would be answered by
+   * a reset, and the next one would fail before anything was read.
+   */
+  #flushSoon() {
+    if (now() - this.#heard < QUIET_MS) {
+      process.nextTick(() => this.flush());
+      return;
+    }
+    this.#isLooking = true;
+    turn().then(() => {
+      this.#isLooking = false;
+      this.flush();
+    });
   }
 
   /** Its time is over. A process that was stopped wakes with the reply in its socket: it counts. */

@@ -130,14 +130,14 @@ export class Prefetch {
     return filled === ids.length ? ids : ids.slice(0, filled);
   }
 
-  /** One id, waited for where none is held. */
+  /** One id, waited for where none is held, or others wait already. */
   next({ signal } = {}) {
-    const id = this.take();
+    const id = this.#waiters.size > 0 ? undefined : this.take();
     return id === undefined ? this.#wait(signal) : Promise.resolve(id);
   }
 
   async *[Symbol.asyncIterator]() {
-    for (;;) yield this.take() ?? (await this.#wait());
+    for (;;) yield (this.#waiters.size > 0 ? undefined : this.take()) ?? (await this.#wait());
   }
 
   /** Drops what is void or grew old. */
@@ -280,12 +280,17 @@ export class Prefetch {
     if (!mayPass) for (const waiter of this.#waiters) waiter.end(waiter.reject, error);
   }
 
-  /** Gives those who wait what came, and asks for more where that was not enough. */
+  /**
+   * Gives those who wait what came, one after the other, and asks for more where that was not enough. What one does with its id comes
+   * before the next one is given any: ids may grow old meanwhile, and are looked at again.
+   */
   #serve() {
     for (const waiter of this.#waiters) {
       const id = this.take();
       if (id === undefined) return;
       waiter.end(waiter.resolve, id);
+      if (this.#waiters.size > 0) queueMicrotask(() => this.#serve());
+      return;
     }
   }
 

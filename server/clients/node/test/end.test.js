@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import dns from 'node:dns';
 import net from 'node:net';
+import process from 'node:process';
 import { test } from 'node:test';
 
 import { ClosedError, TimeoutError, UnreachableError, connect } from 'xuid-client';
@@ -310,4 +311,15 @@ test('a client that is closed does not keep its process running, whatever it wai
     }
   };
   assert.equal(await printed(t, code, refuse), 'ClosedError\nClosedError');
+});
+
+test('a goaway that lies unread behind a time without a word is seen before two writes end the connection', async (t) => {
+  const { client, fake, peer } = await pair(t);
+  standStill(150);
+  peer.goaway();
+  peer.socket.destroy();
+  const calls = [client.next()];
+  process.nextTick(() => calls.push(client.next()));
+  serveIds(await soon(fake.greet()), { next: 1n });
+  assert.deepEqual(await soon(Promise.all(calls)), [1n, 2n]);
 });

@@ -328,3 +328,40 @@ test('a refill of as many runs as ids, as of a server whose ids are opaque, is h
   assert.equal(source.held, 131_071);
   assert.equal(source.failure, undefined);
 });
+
+test('no id is handed out at its age to one of many who waited, though each of the others computes', async (t) => {
+  const { client, peer } = await pair(t);
+  const source = client.prefetch({ least: 64, most: 64, maxAgeMs: 200 });
+  const asked = new Map();
+  (async () => {
+    for (let first = 0; ; first += 64) {
+      const request = await peer.frame();
+      if (request === undefined) return;
+      const time = performance.now();
+      for (let at = 0; at < request.body.count; at += 1) asked.set(BigInt(first + at), time);
+      put(peer, request, first);
+    }
+  })();
+  const ages = [];
+  const take = async () => {
+    const id = await source.next();
+    ages.push(performance.now() - asked.get(id));
+    standStill(10);
+  };
+  await soon(Promise.all(Array.from({ length: 64 }, take)));
+  assert.ok(Math.max(...ages) < 230, `${Math.max(...ages)} ms`);
+});
+
+test('those who wait are served in their order, whoever asks meanwhile', async (t) => {
+  const { client, peer } = await pair(t);
+  serveIds(peer, { next: 1n });
+  const source = client.prefetch({ least: 16, most: 16 });
+  const order = [];
+  const take = async (name, more) => {
+    await source.next();
+    order.push(name);
+    if (more > 0) await take(name, more - 1);
+  };
+  await soon(Promise.all([take('a', 100), take('b', 0), take('c', 0)]));
+  assert.ok(order.indexOf('b') < 3 && order.indexOf('c') < 5, order.slice(0, 8).join());
+});

@@ -427,6 +427,35 @@ class LeavingThreads(Leaving, Stories):
 class LeavingTasks(Leaving, Stories):
     kind = Blocking
 
+    def test_goaway_that_lies_unread_behind_a_time_without_a_word_is_seen_before_two_writes_end_the_connection(self):
+        fake = self.fake()
+        client, peer = self.pair(fake)
+        time.sleep(0.15)
+
+        async def asks_twice():
+            loop, calls = asyncio.get_running_loop(), []
+
+            def asks():
+                calls.append(asyncio.ensure_future(client.client.next()))
+
+            def leaves():
+                peer.send(frames.goaway())
+                peer.close()
+
+            # The loop stands while it leaves, between the first call and its write; the second one follows behind that.
+            loop.call_soon(lambda: loop.call_soon(leaves))
+            asks()
+            loop.call_soon(asks)
+            while len(calls) < 2:
+                await asyncio.sleep(0)
+            return await asyncio.gather(*calls)
+
+        calling = self.begin(client.in_loop, asks_twice())
+        elsewhere = fake.greet()
+        elsewhere.answer(1)
+        elsewhere.answer(2)
+        self.assertEqual(sorted(calling.result(PATIENCE)), [1, 2])
+
 
 class Cancelled(Stories):
     kind = Blocking

@@ -178,7 +178,7 @@ impl Client {
     pub async fn close(&self) {
         if let Some(link) = self.fleet.begin_close() {
             let bye = async {
-                if let Ok(reply) = link.submit(&Request::Bye, Instant::now()).await {
+                if let Ok(reply) = link.submit(&Request::Bye, Instant::now(), &self.fleet.process).await {
                     // The answer changes nothing: closed it is in any case.
                     let _ = reply.await;
                 }
@@ -280,9 +280,13 @@ impl Client {
         let end = later(begin, limit);
         let late = || Some(Err(ClientError::Timeout { server: Arc::clone(server), limit }));
         // The time spent waiting for room counts. It is no reason to think ill of the link.
-        let Ok(submitted) = timeout_at(end, link.submit(request, later(begin, wait))).await else {
+        let submitting = link.submit(request, later(begin, wait), &self.fleet.process);
+        let Ok(submitted) = timeout_at(end, submitting).await else {
             return late();
         };
+        if let Err(forked) = self.fleet.process.check() {
+            return Some(Err(forked));
+        }
         let mut reply = submitted.ok()?;
         let mut outcome = timeout_at(end, &mut reply).await.ok();
         if outcome.is_none() && self.fleet.process.check().is_ok() {

@@ -42,6 +42,7 @@ use crate::link::stream::TlsRead;
 use crate::link::stream::{Reading, Stream};
 use crate::log::log;
 use crate::options::{Options, later};
+use crate::process::Process;
 use crate::served::Served;
 
 /// Room made for each read: a few hundred replies to NEXT, and few reads for a large ARRAY.
@@ -170,13 +171,16 @@ impl Link {
         matches!(self.lock().state, State::Serving)
     }
 
-    /// Appends a request when there is room for one more in flight. The server may wait with the reply until `due`.
+    /// Appends a request when there is room for one more in flight. The server may wait with the reply until `due`. Not in a
+    /// child that was forked while it waited for that, where a thread that is not there may have the lock.
     pub(crate) async fn submit(
         &self,
         request: &Request<'_>,
         due: Instant,
+        process: &Process,
     ) -> Result<oneshot::Receiver<Outcome>, NotServing> {
         let permit = self.permits.acquire().await.map_err(|_| NotServing)?;
+        process.check().map_err(|_| NotServing)?;
         let (reply, receiver) = oneshot::channel();
         let mut inner = self.lock();
         if !matches!(inner.state, State::Serving) {
@@ -300,8 +304,10 @@ impl Link {
         let mut inner = self.lock();
         inner.state = State::Ended;
         let waiters = inner.pending.drain();
-        inner.looks.clear();
+        let looks = std::mem::take(&mut inner.looks);
         drop(inner);
+        // Each wakes who waits for it, which is a stranger's code: not under the lock.
+        drop(looks);
         self.permits.close();
         self.wake.notify_one();
         for reply in waiters.into_iter().filter_map(|waiter| waiter.reply) {

@@ -215,6 +215,9 @@ impl Ids {
 
     /// After the whole wait.
     fn in_vain(&self) -> ClientError {
+        if let Err(forked) = self.state.process.check() {
+            return forked;
+        }
         let limit = self.state.options.wait;
         self.state.lock().failure().unwrap_or(ClientError::NotYet { limit })
     }

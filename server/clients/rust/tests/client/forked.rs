@@ -109,6 +109,43 @@ async fn a_reply_that_lay_there_unread_at_a_fork_is_the_parents() {
     assert_eq!(at_once(call.lock().unwrap().as_mut()).unwrap().unwrap(), 7);
 }
 
+/// Each was woken and not polled since: there is room, a link is found, the time to wait is over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_goes_on_in_a_child_is_refused_whatever_it_waited_for() {
+    let fake = Fake::start(1).await;
+    let (client, mut peer) = fake.pair(quick().max_in_flight(1)).await;
+    let next = || {
+        let client = client.clone();
+        let mut call = Box::pin(async move { client.next(Order::Any).await });
+        assert!(at_once(call.as_mut()).is_none());
+        Arc::new(Mutex::new(call))
+    };
+    let (first, second) = (next(), next());
+    let source = client.prefetch(PrefetchOptions::new().wait(Duration::from_millis(1))).unwrap();
+    let ids = Arc::new(Mutex::new(Box::pin(async move { source.ids().next().await })));
+    assert!(at_once(ids.lock().unwrap().as_mut()).is_none());
+    peer.serve(7).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let theirs = (Arc::clone(&second), Arc::clone(&ids));
+    let child = in_a_child(move || {
+        let call = at_once(theirs.0.lock().unwrap().as_mut());
+        format!("{call:?} {:?}", at_once(theirs.1.lock().unwrap().as_mut()))
+    });
+    assert_eq!(child.matches("Forked").count(), 2, "{child}");
+    assert_eq!(at_once(first.lock().unwrap().as_mut()).unwrap().unwrap(), 7);
+    drop(second);
+    drop(peer);
+    while client.is_connected() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let third = next();
+    let _peer = soon(fake.greet()).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let theirs = Arc::clone(&third);
+    let child = in_a_child(move || format!("{:?}", at_once(theirs.lock().unwrap().as_mut())));
+    assert!(child.contains("Forked"), "{child}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_call_in_a_child_forked_under_load_refuses_at_once_and_harms_no_call_of_the_parent() {
     let mill = Mill::start(0).await;

@@ -220,6 +220,11 @@ class Conversation:
         outbox, self._outbox = self._outbox, bytearray()
         return outbox
 
+    @property
+    def heard(self) -> float:
+        """When something was received last."""
+        return self._heard
+
     def is_silent_since(self, time: float) -> bool:
         """Whether no request was answered after that time: a server that answers nothing but PINGs is silent, too."""
         return self._answered <= time

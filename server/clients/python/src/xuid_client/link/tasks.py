@@ -23,6 +23,10 @@ from .threads import start
 T = TypeVar("T")
 
 
+#: Behind so many seconds without a word a connection may be over. A server that says GOAWAY leaves more time than that.
+_QUIET = 0.1
+
+
 class Waiter:
     """A task that waits for a reply."""
 
@@ -159,9 +163,15 @@ class TaskLink(asyncio.Protocol):
 
     def _flush_soon(self) -> None:
         """One write for all requests of one turn of the loop."""
-        if not self._is_flushing:
-            self._is_flushing = True
+        if self._is_flushing:
+            return
+        self._is_flushing = True
+        if self._greeting or time.monotonic() - self._conversation.heard < _QUIET:
             self._loop.call_soon(self._flush)
+        else:
+            # The loop looks into the socket before: a GOAWAY may lie there, and the end of the connection behind it. A write
+            # into that would be answered by a reset, and the next one would fail before anything was read.
+            self._loop.call_soon(self._loop.call_soon, self._flush)
 
     def _flush(self) -> None:
         self._is_flushing = False

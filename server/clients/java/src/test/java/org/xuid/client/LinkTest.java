@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.io.FilterOutputStream;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.lang.reflect.Field;
@@ -17,6 +18,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.function.Function;
 import org.junit.jupiter.api.Test;
@@ -448,6 +450,32 @@ class LinkTest {
             FakeServer.Peer peer = server.greet();
             peer.id(peer.expect(Op.NEXT), 7);
             assertEquals(7, Wait.soon(next));
+        }
+    }
+
+    /** A server that reads nothing holds a write up where TLS has something of its own to say. */
+    @Test
+    void the_thread_on_which_all_deadlines_depend_writes_nothing() throws Exception {
+        try (FakeServer server = new FakeServer();
+                XuidClient client = server.connect(server.options().timeout(Duration.ofMillis(600)))) {
+            Object outbox = inner(client, "fleet", "link", "outbox");
+            Field out = outbox.getClass().getDeclaredField("out");
+            out.setAccessible(true);
+            var socket = (OutputStream) out.get(outbox);
+            Set<String> writers = ConcurrentHashMap.newKeySet();
+            out.set(outbox, new FilterOutputStream(socket) {
+                @Override
+                public void write(byte[] bytes, int from, int count) throws IOException {
+                    writers.add(Thread.currentThread().getName());
+                    socket.write(bytes, from, count);
+                }
+            });
+            var call = client.nextAsync();
+            server.peer().expect(Op.NEXT);
+            server.peer().expect(Op.PING);
+            Wait.failure(XuidException.class, call);
+            assertTrue(writers.stream().noneMatch(name -> name.startsWith("xuid-timer")), writers.toString());
+            assertTrue(writers.stream().anyMatch(name -> name.startsWith("xuid-writer")), writers.toString());
         }
     }
 

@@ -213,18 +213,29 @@ class StrangersTest {
         }
     }
 
-    /** Stands where it is asked, until it goes on. */
+    /** Stands where it is asked for one of these servers, until it goes on. */
     private static final class Still extends ProxySelector {
         final CountDownLatch goesOn = new CountDownLatch(1);
         final AtomicInteger asked = new AtomicInteger();
+        private final List<String> servers;
+
+        Still(String... servers) {
+            this.servers = List.of(servers);
+        }
 
         @Override
         public List<Proxy> select(URI uri) {
-            asked.incrementAndGet();
-            try {
-                goesOn.await();
-            } catch (InterruptedException closing) {
-                Thread.currentThread().interrupt();
+            if (servers.contains(uri.getAuthority())) {
+                asked.incrementAndGet();
+                boolean isOver = false;
+                while (!isOver) {
+                    try {
+                        goesOn.await();
+                        isOver = true;
+                    } catch (InterruptedException unheard) {
+                        // As in a read of a socket.
+                    }
+                }
             }
             return List.of(Proxy.NO_PROXY);
         }
@@ -236,19 +247,18 @@ class StrangersTest {
     @Test
     void a_proxy_selector_that_stands_still_keeps_no_call_beyond_its_time() throws Exception {
         ProxySelector usual = ProxySelector.getDefault();
-        var still = new Still();
         try (FakeServer server = new FakeServer()) {
+            var still = new Still(server.address());
             XuidOptions options = server.options().connectTimeout(Duration.ofMillis(200)).reconnectRounds(1);
             try (XuidClient client = server.connect(options)) {
                 ProxySelector.setDefault(still);
                 server.peer().close();
                 Wait.until("the end was seen", () -> !client.isConnected());
-                for (int dial = 0; dial < 18; dial++) {
+                for (int dial = 0; dial < 6; dial++) {
                     Wait.failure(XuidException.Unreachable.class, client.nextAsync());
                 }
-                assertEquals(16, still.asked.get(), "each leaves a thread");
+                assertEquals(4, still.asked.get(), "each leaves a thread");
                 still.goesOn.countDown();
-                ProxySelector.setDefault(usual);
                 Wait.until("what was left has ended", () -> Thread.getAllStackTraces().keySet().stream()
                         .noneMatch(thread -> thread.getName().equals("xuid-dial")));
                 var call = client.nextAsync();
@@ -256,9 +266,48 @@ class StrangersTest {
                 server.greet();
                 server.peer().id(server.peer().ask(), 1);
                 assertEquals(1, Wait.soon(call));
+            } finally {
+                still.goesOn.countDown();
             }
         } finally {
-            still.goesOn.countDown();
+            ProxySelector.setDefault(usual);
+        }
+    }
+
+    /** The client looks whether its first choice is back, and leaves a thread there each time. */
+    @Test
+    void a_server_at_which_dials_stand_still_keeps_none_from_another_one() throws Exception {
+        ProxySelector usual = ProxySelector.getDefault();
+        try (FakeServer a = new FakeServer(); FakeServer b = new FakeServer()) {
+            Settings settings = new Settings(List.of(a.address(), b.address()));
+            settings.returnAfter = Duration.ofMillis(20);
+            settings.connectTimeout = Duration.ofMillis(200);
+            var connecting = CompletableFuture.supplyAsync(() -> Fleet.connect(settings, () -> {}));
+            a.greet();
+            b.greet();
+            Fleet fleet = Wait.soon(connecting);
+            FakeServer chosen = fleet.server().address().equals(a.address()) ? a : b;
+            FakeServer other = chosen == a ? b : a;
+            var still = new Still(chosen.address());
+            ProxySelector.setDefault(still);
+            try {
+                for (int lost = 0; lost < 2; lost++) {
+                    FakeServer serving = lost == 0 ? chosen : other;
+                    serving.peer().close();
+                    Wait.until("the end was seen", () -> !fleet.isConnected());
+                    var call = new Call<Long>(Request.next(0), 10_000_000_000L, 0);
+                    fleet.start(call);
+                    other.greet();
+                    other.peer().id(other.peer().ask(), 1);
+                    assertEquals(1, Wait.soon(call));
+                    Wait.until("as many stand still as may", () -> still.asked.get() >= 4);
+                }
+                assertEquals(4, still.asked.get());
+                fleet.close();
+            } finally {
+                still.goesOn.countDown();
+            }
+        } finally {
             ProxySelector.setDefault(usual);
         }
     }

@@ -9,7 +9,8 @@ import org.xuid.client.internal.wire.Request;
 /**
  * The write side of a link. A thread that has appended writes by itself while what is in flight is so little that the
  * socket takes it without waiting: that saves a change of threads, which costs more than the write. Above that the
- * writer thread does it, so that neither a caller with a deadline nor the reader ever waits in a write.
+ * writer thread does it, so that neither a caller with a deadline nor the reader ever waits in a write. Of the client's own
+ * threads no other one writes.
  *
  * <p>Its lock is the link's.
  *
@@ -74,8 +75,15 @@ final class Outbox {
 
     /** Sees to it that what a caller appended is written. */
     void flush() {
-        // What callbacks append while replies are handed out shares one write behind the last of them.
-        if (Thread.currentThread() != reader) {
+        Thread current = Thread.currentThread();
+        if (current == reader) {
+            // What callbacks append while replies are handed out shares one write behind the last of them.
+            return;
+        }
+        if (current instanceof Worker) {
+            // Deadlines and dials depend on it. A write within TLS may wait for one that a server holds up, however little it is.
+            wakeWriter();
+        } else {
             flushBatch();
         }
     }

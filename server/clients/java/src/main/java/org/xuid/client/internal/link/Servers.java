@@ -12,7 +12,6 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ScheduledExecutorService;
-import java.util.concurrent.Semaphore;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
@@ -29,9 +28,6 @@ final class Servers {
     /** What a dial may take beyond its time, whose end it finds by itself where no stranger stands in its way. */
     private static final long STANDS_STILL = Time.ms(100);
 
-    /** Dials at once, of which all but two were left where they stand still. */
-    private static final int MOST_DIALS = 16;
-
     private final Settings options;
     private final ScheduledExecutorService timer;
     /** Voids what is held ahead of need. */
@@ -43,7 +39,7 @@ final class Servers {
     /** The server of the first connection; it made the cluster ours. */
     private volatile ServerInfo pinned;
 
-    private final Semaphore dials = new Semaphore(MOST_DIALS);
+    private final Dials dials = new Dials();
 
     // Behind the lock of this object.
     private final Map<String, Long> dialed = new HashMap<>();
@@ -125,13 +121,9 @@ final class Servers {
 
     /**
      * The same by a thread of its own, which is left where it stands still beyond its time: a dial asks the application's proxy
-     * selector and its TLS, which may wait for anything.
+     * selector, which may wait for anything.
      */
     private Dial.Greeted greetBeside(String server) {
-        if (!dials.tryAcquire()) {
-            throw Failures.unreachable(server, new IOException(MOST_DIALS
-                    + " dials stand still in code of the application (ProxySelector, SSLContext): no other one is begun"));
-        }
         CompletableFuture<Dial.Greeted> outcome = new CompletableFuture<>();
         Thread thread = new Worker("xuid-dial", () -> {
             try {
@@ -142,14 +134,21 @@ final class Servers {
             } catch (Throwable failed) {
                 outcome.completeExceptionally(failed);
             } finally {
-                dials.release();
+                dials.end(server, Thread.currentThread());
             }
         });
+        if (!dials.begin(server, thread, Time.now())) {
+            throw Failures.unreachable(server, new IOException(Dials.MOST
+                    + " connections to it stand still, as in a ProxySelector of the application: no other one is begun"));
+        }
+        boolean isStarted = false;
         try {
             thread.start();
-        } catch (OutOfMemoryError noThread) {
-            dials.release();
-            throw noThread;
+            isStarted = true;
+        } finally {
+            if (!isStarted) {
+                dials.end(server, thread);
+            }
         }
         XuidException over;
         try {
@@ -162,9 +161,9 @@ final class Servers {
             String text = "nothing within " + options.connectTimeout.toMillis() + " ms";
             over = Failures.unreachable(server, new SocketTimeoutException(text));
         } catch (InterruptedException closing) {
-            thread.interrupt();
             over = Failures.closed();
         }
+        thread.interrupt();
         if (!outcome.completeExceptionally(over) && !outcome.isCompletedExceptionally()) {
             outcome.join().close();
         }
@@ -185,7 +184,9 @@ final class Servers {
                 try {
                     return greet(server);
                 } catch (XuidException failed) {
-                    logFailure(server, failed);
+                    if (!isClosed.getAsBoolean()) {
+                        logFailure(server, failed);
+                    }
                     worthWaiting = failed.isRetryable() ? failed : worthWaiting;
                     hopeless = failed.isRetryable() ? hopeless : failed;
                 }
