@@ -507,7 +507,8 @@ mod tests {
         let (leaves, stays) = (made(&names[0]), made(&names[99]));
         drop(leaves);
         let is_in_use = stays.lock();
-        let ((taken, takes), (go_on, goes_on), (tell, told)) = (channel(), channel::<()>(), channel());
+        let ((has, is_had), (go_on, end)) = (channel(), channel::<()>());
+        let (tell, told) = channel();
         std::thread::scope(|scope| {
             let hub = &hub;
             let counts = scope.spawn(|| hub.stats().names);
@@ -519,14 +520,14 @@ mod tests {
                 let is_over = |_: &Named| {
                     looks.set(looks.get() + 1);
                     if looks.get() == 2 {
-                        taken.send(()).unwrap();
-                        goes_on.recv().unwrap();
+                        has.send(()).unwrap();
+                        end.recv().unwrap();
                     }
                     true
                 };
                 hub.sweep(is_over, 1);
             });
-            takes.recv().unwrap();
+            is_had.recv().unwrap();
             drop(is_in_use);
             std::thread::sleep(Duration::from_millis(100));
             scope.spawn(move || tell.send(hub.is_behind()).unwrap());
