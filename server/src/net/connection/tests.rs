@@ -474,7 +474,7 @@ fn what_was_read_behind_a_request_that_waits_is_memory_that_counts_and_little_is
         assert_eq!(waits.inbox.room(1).capacity(), 1_000, "a rest has as many bytes as it needs");
         waits.inbox.consume(1_000);
         client.writable().await.unwrap();
-        client.try_write(&[b'x'; 60_000]).unwrap();
+        client.try_write("x".repeat(60_000).as_bytes()).unwrap();
         let longest = waits.session.longest_request();
         let is_tight = waits.is_tight();
         let count = read(&mut waits.reader, &mut waits.inbox, (longest, is_tight)).await.unwrap();
