@@ -195,7 +195,7 @@ export class Prefetch implements AsyncIterable<bigint> {
   take(): bigint | undefined;
   /** Up to `count` ids of those that are held; the fastest for many at once. */
   takeMany(count: number): BigUint64Array;
-  /** One id, waited for where none is held. */
+  /** One id, waited for where none is held. It is young when the promise gets it: other code may run before yours goes on. */
   next(options?: CallOptions): Promise<bigint>;
   /** Ids without end. Leaving the loop leaves the source as it is. */
   [Symbol.asyncIterator](): AsyncIterableIterator<bigint>;

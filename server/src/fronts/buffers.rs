@@ -100,6 +100,13 @@ impl Inbox {
         }
     }
 
+    /// Gives memory back that is more than twice of what is there: nothing is read behind it for a while.
+    pub(crate) fn trim(&mut self) {
+        if self.bytes.capacity() > 2 * self.rest().len() {
+            self.park();
+        }
+    }
+
     /// Room to read into, behind what is there: at least `least` bytes in all. What was consumed is dropped.
     pub(crate) fn room(&mut self, least: usize) -> &mut Vec<u8> {
         if self.bytes.capacity() < least {
@@ -339,6 +346,18 @@ mod tests {
         other.park();
         inbox.room(64).extend_from_slice(b"-rest");
         assert_eq!((inbox.rest(), inbox.bytes.capacity()), (&b"half-rest"[..], 65_536));
+    }
+
+    #[test]
+    fn what_waits_for_its_turn_has_twice_its_memory_at_most() {
+        let mut inbox = Inbox::default();
+        inbox.room(65_536).resize(60_000, 7);
+        inbox.consume(20_000);
+        inbox.trim();
+        assert_eq!((inbox.rest().len(), inbox.bytes.capacity()), (40_000, 65_536));
+        inbox.consume(10_000);
+        inbox.trim();
+        assert_eq!((inbox.rest().len(), inbox.bytes.capacity()), (30_000, 30_000));
     }
 
     #[test]

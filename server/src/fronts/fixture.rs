@@ -28,7 +28,7 @@ use crate::state::unread::UnreadPart;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Bytes of replies that clients may leave unread.
-const MOST_UNREAD: usize = 1 << 40;
+pub(crate) const MOST_UNREAD: usize = 1 << 40;
 
 /// A runtime in which no thread can be had, neither by `beside` nor for `spawn_blocking`, as where the system has none left.
 pub(crate) struct WithoutThreads(Runtime);

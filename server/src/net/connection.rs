@@ -415,8 +415,8 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
         if bound.is_some() {
             self.outbox.trim();
         }
-        if self.need == Need::Room && self.is_tight() {
-            self.inbox.park();
+        if self.need == Need::Room {
+            self.inbox.trim();
         }
         // Requests that are not answered before those before them, or before it reads, lie here as long.
         let behind = if self.need == Need::Room { self.inbox.rest().len() } else { 0 };

@@ -115,7 +115,7 @@ impl Server {
             engine,
             unread: Arc::new(Unread::up_to(limits.unread, limits.connections)),
             begun: Arc::new(Unread::of_begun(limits.unread, limits.connections)),
-            waits: Arc::new(Unread::up_to(limits.unread, limits.connections)),
+            waits: Arc::new(Unread::of_waiting(limits.unread, limits.connections)),
             limits,
             access,
             places,

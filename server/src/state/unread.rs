@@ -39,6 +39,9 @@ const UNREAD: &str = "clients do not read their replies: those that hold most of
 const BEGUN: &str = "half requests that clients do not end, or names that are gathered for KEYS, fill the memory that there is for them: who begins \
                      a large one meanwhile is closed or refused";
 
+const WAITING: &str = "requests that wait for ids, and what was sent behind them, fill the memory that there is for them: 16 more may wait of each \
+                       connection, and little is read ahead";
+
 impl Unread {
     /// None beyond `most` bytes, but for what is made meanwhile, where there may be so many connections.
     pub(crate) fn up_to(most: usize, connections: usize) -> Self {
@@ -49,6 +52,11 @@ impl Unread {
     /// The same of requests that have begun, and are not whole yet.
     pub(crate) fn of_begun(most: usize, connections: usize) -> Self {
         Self { line: BEGUN, ..Self::up_to(most, connections) }
+    }
+
+    /// The same of requests that wait.
+    pub(crate) fn of_waiting(most: usize, connections: usize) -> Self {
+        Self { line: WAITING, ..Self::up_to(most, connections) }
     }
 
     /// Bytes that wait, of connections where they count.

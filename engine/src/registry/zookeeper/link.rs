@@ -201,11 +201,12 @@ impl Link {
         {
             return Err(failure.clone());
         }
-        let mut connector = Client::connector()
-            .with_session_timeout(self.options.session)
-            // Of each host: at least two are tried, however long the session is.
-            .with_connection_timeout(self.limit() * 2 / 5)
-            .with_fail_eagerly();
+        let mut connector =
+            Client::connector().with_session_timeout(self.options.session).with_fail_eagerly();
+        if self.options.session > self.limit() {
+            // Of each host, as of a session of that length: at least two are tried, however long it is.
+            connector = connector.with_connection_timeout(self.limit() * 2 / 5);
+        }
         if let Some(credentials) = &self.options.credentials {
             connector = credentials.add_to(connector);
         }
@@ -323,6 +324,8 @@ impl Link {
                 tracing::error!(why = reason, "the ZooKeeper client failed; another session is begun");
             });
             session.is_dead.set(true);
+            // It is not to be called well by its own client, which may go on.
+            session.watch.abort();
             self.connection.told(&News::Lost(&format!("the ZooKeeper client failed: {why}")));
         }
         Failure::of(error)

@@ -16,6 +16,8 @@ pub(crate) struct OwnThreads {
     /// They wait for the first use, or did until the stop.
     is_waiting: AtomicBool,
     parts: Mutex<Parts>,
+    /// Of who joins them. Nothing else is done under it: one of them may be in [`begin`](Self::begin).
+    joining: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -56,12 +58,48 @@ impl OwnThreads {
     /// Joins them, or sees to it that they never begin; how many had panicked. The thread that comes second waits for the
     /// stop, too.
     pub(crate) fn end(&self) -> usize {
-        let mut parts = lock(&self.parts);
-        let begin = parts.begin.take();
-        let panicked = parts.running.drain(..).map(JoinHandle::join).filter(Result::is_err).count();
-        drop(parts);
+        let joining = lock(&self.joining);
+        let (begin, running) = {
+            let parts = &mut *lock(&self.parts);
+            (parts.begin.take(), std::mem::take(&mut parts.running))
+        };
+        let panicked = running.into_iter().map(JoinHandle::join).filter(Result::is_err).count();
+        drop(joining);
         // Under no lock: it is the owner of a store.
         drop(begin);
         panicked
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::mpsc::channel;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// A subscriber may ask for a sequence in a line that one of them says while they begin.
+    #[test]
+    fn a_stop_waits_for_none_of_them_that_waits_for_the_beginning() {
+        let (tell, told) = channel();
+        thread::spawn(move || {
+            for _ in 0..100 {
+                let own = Arc::new(OwnThreads::default());
+                let theirs = own.clone();
+                own.set_begin(Box::new(move || {
+                    let own = theirs.clone();
+                    let thread = thread::spawn(move || own.begin().unwrap());
+                    thread::sleep(Duration::from_millis(10));
+                    Ok(vec![thread])
+                }));
+                own.begin().unwrap();
+                assert_eq!(own.end(), 0);
+            }
+            tell.send(()).unwrap();
+        });
+        told.recv_timeout(Duration::from_secs(20)).expect("the stop hangs");
     }
 }

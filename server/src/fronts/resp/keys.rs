@@ -164,7 +164,8 @@ pub(super) async fn keys(
         bytes += names.iter().map(|name| size_of::<String>() + name.len()).sum::<usize>();
         found.extend(names);
         part.set(bytes);
-        if part.is_too_much() {
+        // Before others have to go for it.
+        if part.is_much() {
             part.tell();
             let text =
                 "too much is gathered for others at this moment: ask again, or walk over the names with SCAN";

@@ -9,7 +9,7 @@ use super::parse::MOST_ARGUMENTS;
 use super::*;
 use crate::config::Tokens;
 use crate::fronts::buffers::OUTBOX_HIGH;
-use crate::fronts::fixture::{self, Home, TWICE_FEW};
+use crate::fronts::fixture::{self, Home, MOST_UNREAD, TWICE_FEW};
 use crate::state::unread::UnreadPart;
 
 type Talk = fixture::Talk<Session>;
@@ -298,7 +298,7 @@ fn names_that_are_gathered_for_keys_count_as_memory_and_few_gather_many_at_once(
         assert_eq!(talk.type_in(&format!("XUID.CREATE {n:0>120}")), "+OK\r\n");
     }
     let mut others = UnreadPart::new(Arc::clone(&home.server.begun));
-    others.set(1 << 40);
+    others.set(MOST_UNREAD - 1);
     let held = home.server.begun.held();
     assert!(talk.type_in("KEYS *").starts_with("-OVERLOADED "));
     assert_eq!(talk.type_in("KEYS ord*").lines().next(), Some("*1"), "of few names nothing counts");

@@ -88,13 +88,18 @@ impl Held {
 
     /// Counts its requests that wait, and what lies behind them, not one by one: the count is of all threads.
     pub(super) fn note_waits(&mut self, bytes: usize) {
-        self.waits.set(bytes - bytes % WAITS_AT_ONCE);
+        let bytes = if bytes < WAITS_AT_ONCE { 0 } else { bytes.next_multiple_of(WAITS_AT_ONCE) };
+        self.waits.set(bytes);
     }
 
     /// Whether few more requests of it are to wait: there are very many of all, or it is among those who do not read.
     pub(super) fn lets_few_wait(&self, is_written: bool) -> bool {
         let is_unread = !is_written || self.unread.counts();
-        self.waits.is_too_much_of_all() || is_unread && self.unread.bound().is_some()
+        if self.waits.is_too_much_of_all() {
+            self.waits.tell();
+            return true;
+        }
+        is_unread && self.unread.bound().is_some()
     }
 
     /// Counts what it has begun to ask for. Whether it is to go, since that lies here for as long as the client likes, and

@@ -180,7 +180,11 @@ impl Link {
         process: &Process,
     ) -> Result<oneshot::Receiver<Outcome>, NotServing> {
         let permit = self.permits.acquire().await.map_err(|_| NotServing)?;
-        process.check().map_err(|_| NotServing)?;
+        if process.check().is_err() {
+            // To give it back is to lock, too.
+            permit.forget();
+            return Err(NotServing);
+        }
         let (reply, receiver) = oneshot::channel();
         let mut inner = self.lock();
         if !matches!(inner.state, State::Serving) {

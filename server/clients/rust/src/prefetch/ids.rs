@@ -168,6 +168,8 @@ impl Ids {
         let state = Arc::clone(&self.state);
         let mut deadline = None;
         loop {
+            // Before any lock, that of the notice included.
+            state.process.check()?;
             let mut arrived = pin!(state.arrived.notified());
             // Before the look, so that what comes between the two is not missed.
             arrived.as_mut().enable();
@@ -186,12 +188,12 @@ impl Ids {
         if let Some(id) = self.open() {
             return Ok(id);
         }
+        // Before any lock, those of the runtime included.
+        self.state.process.check()?;
         // Panics in a task, with a text that says so.
         if let Ok(runtime) = Handle::try_current() {
             runtime.block_on(async {});
         }
-        // Before the lock, as everywhere.
-        self.state.process.check()?;
         let state = Arc::clone(&self.state);
         let mut deadline = None;
         loop {

@@ -157,10 +157,13 @@ async fn every_call_in_a_child_forked_under_load_refuses_at_once_and_harms_no_ca
     let load: Vec<_> = (0..2)
         .map(|_| {
             let (client, source, over) = (client.clone(), Arc::clone(&source), Arc::clone(&over));
+            let runtime = tokio::runtime::Handle::current();
             std::thread::spawn(move || {
+                let _in = runtime.enter();
                 while !over.load(Ordering::Relaxed) {
                     let _ = (client.is_connected(), client.served(), source.stats(), source.failure());
-                    drop(source.ids());
+                    // Whose first one is looked for as if it were to be waited for.
+                    let _ = at_once(source.ids().next());
                 }
             })
         })

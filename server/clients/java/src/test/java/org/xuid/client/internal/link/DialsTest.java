@@ -4,24 +4,39 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import org.junit.jupiter.api.Test;
+import org.xuid.client.internal.base.Time;
 
 class DialsTest {
+    private final Dials dials = new Dials();
+
+    private boolean begin(String server, long seconds) {
+        return dials.begin(server, new Thread(), Time.ms(seconds * 1_000));
+    }
+
     @Test
-    void a_server_has_few_dials_at_once_and_one_that_stands_still_counts_for_some_minutes() {
-        var dials = new Dials();
+    void a_server_has_few_dials_at_once_and_another_one_is_tried_now_and_then() {
         Thread first = new Thread();
         assertTrue(dials.begin("a", first, 0));
         for (int i = 1; i < Dials.MOST; i++) {
-            assertTrue(dials.begin("a", new Thread(), 1));
+            assertTrue(begin("a", 0));
         }
-        assertFalse(dials.begin("a", new Thread(), Dials.COUNTS_FOR - 1));
-        assertTrue(dials.begin("b", new Thread(), 1), "each server has its own");
-        Thread next = new Thread();
-        assertTrue(dials.begin("a", next, Dials.COUNTS_FOR), "the first counts no more");
-        assertFalse(dials.begin("a", new Thread(), Dials.COUNTS_FOR));
+        assertFalse(begin("a", 29));
+        assertTrue(begin("b", 29), "each server has its own");
+        assertTrue(begin("a", 31));
+        assertFalse(begin("a", 62));
+        assertTrue(begin("a", 92));
+        assertFalse(begin("a", 92 + 119));
         dials.end("a", first);
-        assertFalse(dials.begin("a", new Thread(), Dials.COUNTS_FOR), "it counted no more");
-        dials.end("a", next);
-        assertTrue(dials.begin("a", new Thread(), Dials.COUNTS_FOR));
+        assertFalse(begin("a", 92 + 119), "more than a few stand still");
+        assertTrue(begin("a", 92 + 120));
+    }
+
+    @Test
+    void dials_that_end_keep_none_from_beginning() {
+        for (int second = 0; second < 100; second++) {
+            Thread dial = new Thread();
+            assertTrue(dials.begin("a", dial, Time.ms(second * 1_000L)));
+            dials.end("a", dial);
+        }
     }
 }
