@@ -8,6 +8,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::server::TlsStream;
 
+use crate::net::records::Records;
+
 /// The first byte of a TLS handshake.
 const HANDSHAKE: u8 = 0x16;
 
@@ -26,7 +28,7 @@ pub(crate) async fn accept(
     stream: TcpStream,
     config: Arc<ServerConfig>,
     plain: impl FnOnce(u8) -> Vec<u8>,
-) -> Result<TlsStream<TcpStream>, NoTls> {
+) -> Result<TlsStream<Records>, NoTls> {
     let mut first = [0];
     match stream.peek(&mut first).await {
         Ok(0) => return Err(NoTls::Failed(io::ErrorKind::UnexpectedEof.into(), stream)),
@@ -37,6 +39,8 @@ pub(crate) async fn accept(
         let _ = rustix::io::write(&stream, &plain(first[0]));
         return Err(NoTls::Plain(stream));
     }
-    let shaking = TlsAcceptor::from(config).accept(stream).into_fallible();
-    shaking.await.map_err(|(error, stream)| NoTls::Failed(error, stream))
+    let shaking = TlsAcceptor::from(config).accept(Records::new(stream)).into_fallible();
+    let mut tls = shaking.await.map_err(|(error, records)| NoTls::Failed(error, records.stream))?;
+    tls.get_mut().0.read.told();
+    Ok(tls)
 }

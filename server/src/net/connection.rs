@@ -21,6 +21,7 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
@@ -44,6 +45,9 @@ use held::{Held, UNREAD_LOOK};
 
 /// The largest piece that is read at once. 64 KiB are 2,700 requests for an id.
 const INBOX_MOST: usize = 64 * 1024;
+
+/// What lies below is looked at anew when it has grown by so much.
+const BELOW_STEP: usize = 8 * 1024;
 
 /// With so much read and not answered yet, which is a thousand requests, other connections have their turn first, and if
 /// there are any, no more is answered in a turn. One that sends without waiting would keep its thread from them as long
@@ -122,7 +126,7 @@ async fn serve_tls(
         let mut tls = tls.into_inner().unwrap_or_else(PoisonError::into_inner);
         // TLS's own goodbye: else the client could not tell an end from a cut.
         let _ = timeout(LINGER_TIME, tls.shutdown()).await;
-        farewell(tls.into_inner().0).await;
+        farewell(tls.into_inner().0.stream).await;
     }
 }
 
@@ -181,6 +185,8 @@ struct Connection<R, W, C> {
     looked: Option<Instant>,
     pushed: Option<Instant>,
     held: Held,
+    /// Half of what TLS makes a request of, as it was when it was looked at last.
+    below: Option<(usize, Instant)>,
     /// The client got its time behind GOAWAY a second time.
     was_prolonged: bool,
     /// It was sent away since it asked for nothing.
@@ -213,6 +219,7 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
             sent_away: None,
             looked: None,
             pushed: None,
+            below: None,
             was_prolonged: false,
             was_idle: false,
             idle,
@@ -265,8 +272,10 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
                     }
                     timer.as_mut().reset(self.due());
                 }
-                read = read(&mut self.reader, &mut self.inbox, (longest, is_tight)), if self.need == Need::Input => match read {
-                    Ok(count) => self.was_read(count),
+                read = read(&mut self.reader, &mut self.inbox, (longest, is_tight), self.below), if self.need == Need::Input => match read {
+                    Ok(Some(count)) => self.was_read(count),
+                    // The next turn counts it.
+                    Ok(None) => self.below = self.reader.half(),
                     Err(_) => return Ended::Broken,
                 },
                 () = failure_look(), if self.need != Need::Input && self.session.in_flight() > 0 => {
@@ -331,6 +340,7 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
     fn advance(&mut self) {
         let before = self.inbox.rest().len();
         let was_greeted = self.session.was_greeted();
+        let has_waited = self.need != Need::Input;
         // Others may hold more than when it had its last turn.
         self.outbox.tighten(self.held.unread.bound());
         self.outbox.let_few_wait(self.held.lets_few_wait(self.is_written()));
@@ -351,7 +361,8 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
             // While we are the ones who do not read, no time runs against the client.
             self.begun = None;
         } else if after < before || self.begun.is_none() {
-            self.begun = Some(self.active);
+            // Behind one that waited for us, what lies there since long has its time from now on.
+            self.begun = Some(if has_waited { Instant::now() } else { self.active });
         }
     }
 
@@ -398,7 +409,7 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
         } else if let Some(sent) = self.sent_away {
             sent + GO_AWAY_GRACE
         } else {
-            self.begun.map_or(self.active + self.idle, |begun| begun + FRAME_DEADLINE)
+            self.begun().map_or(self.active + self.idle, |begun| begun + FRAME_DEADLINE)
         };
         if self.session.was_greeted() { due } else { due.min(self.opened + GREETING_DEADLINE) }
     }
@@ -433,7 +444,8 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
     /// Counts what it has begun to ask for. Whether it is to go for that.
     fn has_too_much_begun(&mut self) -> bool {
         let begun = if self.need == Need::Input { self.inbox.rest().len() } else { 0 };
-        self.held.has_too_much_begun(begun + self.session.kept())
+        let below = self.reader.half().map_or(0, |(bytes, _)| bytes);
+        self.held.has_too_much_begun(begun + below + self.session.kept())
     }
 
     /// Whether it is to make room, where what nobody reads is too much: it takes nothing of it, or takes long.
@@ -518,24 +530,30 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
             }
             return false;
         }
-        if self.begun.is_none() && !self.is_written() {
+        if self.begun().is_none() && !self.is_written() {
             // It has read nothing of its replies for so long.
             return true;
         }
-        if self.begun.is_none() && self.session.in_flight() > 0 {
+        if self.begun().is_none() && self.session.in_flight() > 0 {
             // It waits for us, and not the other way round.
             self.active = now;
             return false;
         }
         // Half a request had its time, and no more of it gives it another.
-        self.was_idle = self.begun.is_none();
+        self.was_idle = self.begun().is_none();
         self.send_away();
         false
     }
 
+    /// Since when half a request lies here, or half of what TLS makes one of.
+    fn begun(&self) -> Option<Instant> {
+        let below = || self.reader.half().map(|(_, since)| since).filter(|_| self.need == Need::Input);
+        self.begun.or_else(below)
+    }
+
     /// A request was begun by a client that was told nothing, and has the time that it has ever.
     fn has_begun_untold(&self, now: Instant) -> bool {
-        let begun = self.begun.filter(|_| !self.session.has_goaway());
+        let begun = self.begun().filter(|_| !self.session.has_goaway());
         let is_stranger = !self.session.was_greeted();
         begun.is_some_and(|begun| now < begun + FRAME_DEADLINE)
             && !(is_stranger && now >= self.opened + GREETING_DEADLINE)
@@ -585,18 +603,26 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
 }
 
 /// Reads into memory that the inbox has only while something comes, or is in it: at least so much, or that alone where it is tight.
+/// `None`: more lies below, as half of something, than did when it was looked at.
 async fn read(
     reader: &mut impl Reading,
     inbox: &mut Inbox,
     (least, is_tight): (usize, bool),
-) -> io::Result<usize> {
+    below: Option<(usize, Instant)>,
+) -> io::Result<Option<usize>> {
     poll_fn(|context| {
         let room = if is_tight { inbox.narrow_room(least) } else { inbox.room(least) };
         let read = reader.poll_read(context, room);
         if read.is_pending() {
             inbox.park();
+            let is_more = |(bytes, since)| {
+                below.is_none_or(|(seen, known)| since != known || bytes >= seen + BELOW_STEP)
+            };
+            if reader.half().is_some_and(is_more) {
+                return Poll::Ready(Ok(None));
+            }
         }
-        read
+        read.map_ok(Some)
     })
     .await
 }

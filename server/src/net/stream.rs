@@ -19,7 +19,10 @@ use rustix::io::Errno;
 use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::time::Instant;
 use tokio_rustls::server::TlsStream;
+
+use crate::net::records::Records;
 
 /// Steps of one look within TLS. Every second one reads some 4 KiB off the socket, so these fill an inbox.
 const STEPS: usize = 40;
@@ -31,6 +34,11 @@ pub(crate) trait Reading {
 
     /// Reads what lies in the socket. `WouldBlock`: nothing.
     fn look(&mut self, room: &mut Vec<u8>) -> io::Result<usize>;
+
+    /// How much was read and not told, since it is half of something, and since when. Beside what `poll_read` put into its room.
+    fn half(&self) -> Option<(usize, Instant)> {
+        None
+    }
 
     /// Whether the socket has failed, as where the client has reset it. The end of its input is no failure.
     fn has_failed(&self) -> bool;
@@ -108,10 +116,10 @@ impl Writing for WriteHalf<'_> {
 
 /// Either half of TLS: both read and write one state, one after the other.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct TlsHalf<'s>(pub(crate) &'s Mutex<TlsStream<TcpStream>>);
+pub(crate) struct TlsHalf<'s>(pub(crate) &'s Mutex<TlsStream<Records>>);
 
 impl TlsHalf<'_> {
-    fn lock(&self) -> MutexGuard<'_, TlsStream<TcpStream>> {
+    fn lock(&self) -> MutexGuard<'_, TlsStream<Records>> {
         // Both halves are of one task, and nothing is awaited under the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -121,12 +129,15 @@ impl Reading for TlsHalf<'_> {
     fn poll_read(&mut self, context: &mut Context<'_>, room: &mut Vec<u8>) -> Poll<io::Result<usize>> {
         let mut tls = self.lock();
         let read = pin!(tls.read_buf(room)).poll(context);
+        if matches!(read, Poll::Ready(Ok(1..))) {
+            tls.get_mut().0.read.told();
+        }
         read.map(|read| read.or_else(ended))
     }
 
     fn look(&mut self, room: &mut Vec<u8>) -> io::Result<usize> {
         let mut tls = self.lock();
-        let (socket, session) = tls.get_mut();
+        let (records, session) = tls.get_mut();
         let (begin, most) = (room.len(), room.capacity());
         room.resize(most, 0);
         let mut end = begin;
@@ -149,7 +160,7 @@ impl Reading for TlsHalf<'_> {
                     break;
                 }
             }
-            let read = session.read_tls(&mut Socket(socket)).and_then(|count| {
+            let read = session.read_tls(records).and_then(|count| {
                 session.process_new_packets().map_err(io::Error::other)?;
                 Ok(count)
             });
@@ -159,15 +170,22 @@ impl Reading for TlsHalf<'_> {
             }
         }
         room.truncate(end);
+        if end > begin {
+            records.read.told();
+        }
         if end > begin { Ok(end - begin) } else { outcome }
     }
 
+    fn half(&self) -> Option<(usize, Instant)> {
+        self.lock().get_ref().0.read.half()
+    }
+
     fn has_failed(&self) -> bool {
-        has_failed(self.lock().get_ref().0)
+        has_failed(&self.lock().get_ref().0.stream)
     }
 
     fn peer(&self) -> io::Result<SocketAddr> {
-        self.lock().get_ref().0.peer_addr()
+        self.lock().get_ref().0.stream.peer_addr()
     }
 }
 
@@ -204,10 +222,10 @@ impl Writing for TlsHalf<'_> {
 
     fn push(&mut self, bytes: &[u8]) -> io::Result<Pushed> {
         let mut tls = self.lock();
-        let (socket, session) = tls.get_mut();
+        let (records, session) = tls.get_mut();
         let mut pushed = Pushed { taken: session.writer().write(bytes)?, moved: false };
         while session.wants_write() {
-            match session.write_tls(&mut Socket(socket)) {
+            match session.write_tls(&mut Socket(&records.stream)) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(_) => pushed.moved = true,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -219,13 +237,16 @@ impl Writing for TlsHalf<'_> {
 }
 
 /// The socket itself, past the runtime.
-struct Socket<'s>(&'s TcpStream);
-
-impl Read for Socket<'_> {
+impl Read for Records {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        Ok(rustix::io::read(self.0, bytes)?)
+        let count = rustix::io::read(&self.stream, &mut *bytes)?;
+        self.read.note(&bytes[..count]);
+        Ok(count)
     }
 }
+
+/// The same.
+struct Socket<'s>(&'s TcpStream);
 
 impl Write for Socket<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

@@ -48,6 +48,8 @@ pub(crate) struct Server {
     pub(crate) begun: Arc<Unread>,
     /// Requests that wait for ids, of which nobody is closed.
     pub(crate) waits: Arc<Unread>,
+    /// Names that are gathered for KEYS.
+    pub(crate) gathered: Arc<Unread>,
     /// Held by the one request whose figures are made.
     pub(crate) stats_turn: Arc<Semaphore>,
     started: Instant,
@@ -116,6 +118,7 @@ impl Server {
             unread: Arc::new(Unread::up_to(limits.unread, limits.connections)),
             begun: Arc::new(Unread::of_begun(limits.unread, limits.connections)),
             waits: Arc::new(Unread::of_waiting(limits.unread, limits.connections)),
+            gathered: Arc::new(Unread::of_gathered(limits.unread, limits.connections)),
             limits,
             access,
             places,

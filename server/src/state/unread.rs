@@ -21,6 +21,9 @@ pub(crate) const IDS_A_ROW: u32 = 8;
 /// Which part of what there may be is for connections that hold nothing yet.
 const PART_FOR_OTHERS: usize = 4;
 
+/// Which part of it may be gathered for KEYS.
+const PART_OF_GATHERED: usize = 4;
+
 /// How much there is, and may be.
 #[derive(Debug)]
 pub(crate) struct Unread {
@@ -36,10 +39,11 @@ pub(crate) struct Unread {
 const UNREAD: &str = "clients do not read their replies: those that hold most of the memory for them are closed, and where that is not enough, \
                       large requests of all are refused";
 
-const BEGUN: &str = "half requests that clients do not end, or names that are gathered for KEYS, fill the memory that there is for them: who begins \
-                     a large one meanwhile is closed or refused";
+const GATHERED: &str = "names that are gathered for KEYS fill the memory that there is for them: who asks for many meanwhile is refused";
 
-const WAITING: &str = "requests that wait for ids, and what was sent behind them, fill the memory that there is for them: 16 more may wait of each \
+const BEGUN: &str = "half requests that clients do not end fill the memory that there is for them: who begins a large one meanwhile is closed";
+
+const WAITING: &str = "requests that wait for ids, and what was sent behind them, fill the memory that there is for them: 16 may wait of each \
                        connection, and little is read ahead";
 
 impl Unread {
@@ -52,6 +56,11 @@ impl Unread {
     /// The same of requests that have begun, and are not whole yet.
     pub(crate) fn of_begun(most: usize, connections: usize) -> Self {
         Self { line: BEGUN, ..Self::up_to(most, connections) }
+    }
+
+    /// The same of names that are gathered, which are fewer: nobody is closed for them.
+    pub(crate) fn of_gathered(most: usize, connections: usize) -> Self {
+        Self { line: GATHERED, ..Self::up_to(most / PART_OF_GATHERED, connections) }
     }
 
     /// The same of requests that wait.

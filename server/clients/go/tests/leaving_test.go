@@ -222,6 +222,30 @@ func TestACloseEndsADialThatIsNotAnswered(t *testing.T) {
 	silent.ExpectEnd()
 }
 
+func TestWhatWaitsAtAServerThatSaidGoAwayAndVanishedIsAskedForElsewhere(t *testing.T) {
+	fake := faketest.Start(t, 1)
+	c, peer := pair(t, fake, xuid.WithTimeout(300*time.Millisecond))
+	runs := make(chan error, 1)
+	go func() {
+		got, err := c.Runs(within(t), 1, xuid.Wait(time.Minute))
+		if err == nil && (len(got) != 1 || got[0].First != 7) {
+			t.Errorf("%v", got)
+		}
+		runs <- err
+	}()
+	peer.Expect(wire.OpRuns)
+	call := next(within(t), c)
+	peer.Expect(wire.OpNext)
+	peer.GoAway()
+	other := fake.Greet()
+	other.Runs(other.Expect(wire.OpRuns), 7)
+	if err := <-runs; err != nil {
+		t.Fatal(err)
+	}
+	var late *xuid.TimeoutError
+	fails(t, call, &late)
+}
+
 func TestAServerThatSendsEveryCallAwayIsDialedAfterAPause(t *testing.T) {
 	fake := faketest.Start(t, 1)
 	// A random part of it: less than the patience of this test is once in a million.

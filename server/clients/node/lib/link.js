@@ -329,7 +329,8 @@ export class Link {
       this.#probe();
       this.#watchUntil(this.#asked + half);
     } else if (hasRead) {
-      this.end(TimeoutError.ofServer(this.served.server, this.#timeoutMs));
+      // What a server leaves unanswered behind GOAWAY is repeated elsewhere.
+      this.end(this.#wasSentAway ? this.#lost() : TimeoutError.ofServer(this.served.server, this.#timeoutMs));
     } else {
       await this.#readUp();
       await this.#judgeSilence(true);

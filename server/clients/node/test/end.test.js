@@ -323,3 +323,15 @@ test('a goaway that lies unread behind a time without a word is seen before two 
   serveIds(await soon(fake.greet()), { next: 1n });
   assert.deepEqual(await soon(Promise.all(calls)), [1n, 2n]);
 });
+
+test('what waits at a server that said GOAWAY and vanished is asked for elsewhere', async (t) => {
+  const { client, fake, peer } = await pair(t, { timeoutMs: 200 });
+  const array = client.array(1, { waitMs: 60_000 });
+  const next = assert.rejects(soon(client.next()), TimeoutError);
+  await peer.ask();
+  await peer.ask();
+  peer.goaway();
+  serveIds(await soon(fake.greet()), { next: 7n });
+  assert.deepEqual([...(await soon(array))], [7n]);
+  await next;
+});

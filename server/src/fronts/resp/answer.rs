@@ -81,7 +81,12 @@ impl Session {
             Command::Keys { pattern } => {
                 self.client.check_unread(op, keys::MOST_KEYS)?;
                 let rights = self.client.rights.now(&server.access).clone();
-                Box::new(Box::pin(keys::keys(all()?, rights, pattern.to_owned(), Arc::clone(&server.begun))))
+                Box::new(Box::pin(keys::keys(
+                    all()?,
+                    rights,
+                    pattern.to_owned(),
+                    Arc::clone(&server.gathered),
+                )))
             }
             Command::Size => {
                 let rights = self.client.rights.now(&server.access).clone();

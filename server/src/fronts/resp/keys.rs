@@ -149,23 +149,22 @@ pub(super) fn owned(scan: Scan<'_>) -> (u64, Option<String>, usize) {
     (scan.cursor, scan.pattern.map(str::to_owned), scan.count)
 }
 
-/// All names that fit. What is gathered counts in the account of requests that are not whole yet.
+/// All names that fit. What is gathered counts in an account of its own.
 pub(super) async fn keys(
     all: Sequences,
     rights: SequenceRights,
     pattern: String,
-    begun: Arc<Unread>,
+    gathered: Arc<Unread>,
 ) -> Answer {
     let (mut found, mut after) = (Vec::new(), String::new());
-    let (mut part, mut bytes) = (UnreadPart::new(begun), 0);
+    let (mut part, mut bytes) = (UnreadPart::new(gathered), 0);
     loop {
         let Page { names, last } = page(&all, &rights, Some(&pattern), &after, LIST_MAX as usize).await?;
         yield_now().await;
         bytes += names.iter().map(|name| size_of::<String>() + name.len()).sum::<usize>();
         found.extend(names);
         part.set(bytes);
-        // Before others have to go for it.
-        if part.is_much() {
+        if part.is_too_much() {
             part.tell();
             let text =
                 "too much is gathered for others at this moment: ask again, or walk over the names with SCAN";

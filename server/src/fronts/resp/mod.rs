@@ -113,6 +113,13 @@ impl Session {
         admitted.map(|admitted| self.client.let_in(admitted)).is_some()
     }
 
+    /// Where half a command lies is looked for anew with its rest: meanwhile it keeps no memory beside it.
+    fn keep_few(&mut self, mut places: Vec<Range<usize>>) {
+        places.clear();
+        places.shrink_to(FEW);
+        self.places = places;
+    }
+
     /// Answers the next command of the input; false if there is no whole one. None of the last `left` bytes are read for
     /// commands that are answered together.
     fn command(&mut self, inbox: &mut Inbox, outbox: &mut Outbox, left: usize) -> bool {
@@ -121,7 +128,7 @@ impl Session {
         let consumed = match parse(bytes, &mut places) {
             Parsed::Incomplete => {
                 self.room = (2 * bytes.len()).clamp(FIRST_ROOM, MOST_COMMAND);
-                self.places = places;
+                self.keep_few(places);
                 return false;
             }
             Parsed::Broken(why) => {
@@ -129,7 +136,7 @@ impl Session {
                 self.client.server.traffic.foreign();
                 outbox.append(|out| write_error(out, "ERR", &format!("Protocol error: {why}")));
                 self.is_leaving = true;
-                self.places = places;
+                self.keep_few(places);
                 inbox.consume(len);
                 return true;
             }

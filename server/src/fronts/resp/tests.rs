@@ -297,15 +297,15 @@ fn names_that_are_gathered_for_keys_count_as_memory_and_few_gather_many_at_once(
     for n in 0..500 {
         assert_eq!(talk.type_in(&format!("XUID.CREATE {n:0>120}")), "+OK\r\n");
     }
-    let mut others = UnreadPart::new(Arc::clone(&home.server.begun));
-    others.set(MOST_UNREAD - 1);
-    let held = home.server.begun.held();
+    let mut others = UnreadPart::new(Arc::clone(&home.server.gathered));
+    others.set(MOST_UNREAD);
+    let held = home.server.gathered.held();
     assert!(talk.type_in("KEYS *").starts_with("-OVERLOADED "));
     assert_eq!(talk.type_in("KEYS ord*").lines().next(), Some("*1"), "of few names nothing counts");
-    assert_eq!(home.server.begun.held(), held);
+    assert_eq!(home.server.gathered.held(), held);
     drop(others);
     assert_eq!(talk.type_in("KEYS *").lines().next(), Some("*501"));
-    assert_eq!(home.server.begun.held(), 0);
+    assert_eq!(home.server.gathered.held(), 0);
 }
 
 /// They are in no outbox, and bytes all the same.
@@ -400,7 +400,8 @@ fn a_pattern_is_bounded_and_others_have_their_turn_between_the_names_that_it_is_
         made.wait().unwrap();
     }
     let rights = talk.session.client.rights.now(&home.server.access).clone();
-    let mut asked = Box::pin(keys::keys(all.clone(), rights, "*".to_owned(), Arc::clone(&home.server.begun)));
+    let mut asked =
+        Box::pin(keys::keys(all.clone(), rights, "*".to_owned(), Arc::clone(&home.server.gathered)));
     let mut turns = 0;
     let counted = poll_fn(|context| {
         turns += 1;

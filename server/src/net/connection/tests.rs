@@ -1,7 +1,7 @@
 //! A connection with a socket.
 
 use std::pin::pin;
-use std::task::{Context, Poll};
+use std::task::Context;
 
 use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{Shutdown, shutdown};
@@ -447,6 +447,88 @@ fn what_was_read_behind_unread_replies_is_memory_that_counts() {
     });
 }
 
+/// A client within TLS, and the bytes of a request of HTTP that it has not sent yet.
+async fn within_tls(
+    client: TcpStream,
+    trusted: &Arc<ClientConfig>,
+) -> (tokio_rustls::client::TlsStream<TcpStream>, Vec<u8>) {
+    let name = ServerName::try_from("127.0.0.1").unwrap();
+    let mut client = TlsConnector::from(Arc::clone(trusted)).connect(name, client).await.unwrap();
+    let session = client.get_mut().1;
+    io::Write::write_all(&mut session.writer(), b"GET /v1/decode/1 HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut bytes = Vec::new();
+    while session.wants_write() {
+        session.write_tls(&mut bytes).unwrap();
+    }
+    (client, bytes)
+}
+
+/// Its record is cut in two on the way, and TLS tells nothing of it before it is whole.
+#[test]
+fn a_request_that_has_begun_within_tls_is_answered_though_the_server_goes() {
+    for is_stopping in [true, false] {
+        let (home, trusted) = Home::new(Tokens::default()).within_tls();
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (client, stream, newcomer) = connected().await;
+            let served = tokio::spawn(serve(stream, Front::Http, Arc::clone(&home.server), newcomer));
+            let (mut client, bytes) = within_tls(client, &trusted).await;
+            let (half, rest) = bytes.split_at(bytes.len() - 1);
+            client.get_mut().0.write_all(half).await.unwrap();
+            sleep(Duration::from_millis(50)).await;
+            if is_stopping {
+                home.server.begin_draining();
+                sleep(3 * GO_AWAY_GRACE).await;
+            }
+            client.get_mut().0.write_all(rest).await.unwrap();
+            let mut said = Vec::new();
+            let mut read = async |said: &mut Vec<u8>| {
+                while !said.ends_with(b"}") && client.read_buf(said).await.is_ok_and(|count| count > 0) {}
+            };
+            timeout(PATIENCE, read(&mut said)).await.unwrap();
+            let said = String::from_utf8_lossy(&said);
+            assert!(said.starts_with("HTTP/1.1 200 "), "stopping: {is_stopping}: {said}");
+            assert_eq!(said.contains("Connection: close"), is_stopping, "{said}");
+            drop(client);
+            timeout(PATIENCE, served).await.unwrap().unwrap();
+        });
+    }
+}
+
+#[test]
+fn half_a_record_is_memory_that_counts_and_has_the_time_of_half_a_request() {
+    let (home, trusted) = Home::new(Tokens::default()).within_tls();
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (client, stream, newcomer) = connected().await;
+        let config = home.server.access.tls_for_clients().unwrap();
+        let shaking = handshake::accept(stream, config, |_| Vec::new());
+        let (tls, (mut client, bytes)) = tokio::join!(shaking, within_tls(client, &trusted));
+        let Ok(tls) = tls else { panic!("no TLS") };
+        let tls = Mutex::new(tls);
+        let times = (Instant::now(), Duration::from_mins(5));
+        let session = http::Session::new(Arc::clone(&home.server), None);
+        let mut half = Connection::new(TlsHalf(&tls), TlsHalf(&tls), session, newcomer, times);
+        half.newcomer.greeted();
+        client.get_mut().0.write_all(&bytes[..bytes.len() - 1]).await.unwrap();
+        let found = read(&mut half.reader, &mut half.inbox, (4_096, false), half.below).await.unwrap();
+        assert_eq!(found, None, "it is told once");
+        half.below = half.reader.half();
+        let again = read(&mut half.reader, &mut half.inbox, (4_096, false), half.below);
+        assert!(timeout(Duration::from_millis(50), again).await.is_err());
+        let (below, since) = half.reader.half().unwrap();
+        assert!((bytes.len() - 1..=bytes.len() + 1_024).contains(&below), "{below}");
+        assert_eq!(half.begun(), Some(since));
+        half.held.half = UnreadPart::new(Arc::new(Unread::of_begun(1_000_000, 1_000_000)));
+        assert!(!half.has_too_much_begun());
+        client.get_mut().0.write_all(&bytes[bytes.len() - 1..]).await.unwrap();
+        let found = read(&mut half.reader, &mut half.inbox, (4_096, false), half.below).await.unwrap();
+        assert!(
+            found.is_some_and(|count| count > 0) && half.reader.half().is_none() && half.begun().is_none()
+        );
+    });
+}
+
 /// A command waits for ids, its client reads all, and has sent far more behind it.
 #[test]
 fn what_was_read_behind_a_request_that_waits_is_memory_that_counts_and_little_is_read_where_that_is_too_much()
@@ -481,7 +563,8 @@ fn what_was_read_behind_a_request_that_waits_is_memory_that_counts_and_little_is
         client.try_write("x".repeat(60_000).as_bytes()).unwrap();
         let longest = waits.session.longest_request();
         let is_tight = waits.is_tight();
-        let count = read(&mut waits.reader, &mut waits.inbox, (longest, is_tight)).await.unwrap();
+        let count = read(&mut waits.reader, &mut waits.inbox, (longest, is_tight), None).await.unwrap();
+        let count = count.expect("plain bytes");
         assert!(count <= longest, "{count} bytes, of {longest} for the longest request");
     });
 }

@@ -147,11 +147,16 @@ func (l *Link) judge(now int64) {
 	})
 	_, silence := l.deadlines()
 	isSilent := l.asked != 0 && now >= silence
+	verdict := l.lateBy(l.timeout)
+	if l.sentAway {
+		// What a server leaves unanswered behind GOAWAY is repeated elsewhere.
+		verdict = l.lost(nil)
+	}
 	l.mu.Unlock()
 	for _, w := range late {
 		w.tell(Answer{}, l.lateBy(l.timeout))
 	}
 	if isSilent {
-		l.End(l.lateBy(l.timeout))
+		l.End(verdict)
 	}
 }

@@ -264,7 +264,11 @@ impl Link {
         true
     }
 
+    /// What the silence means. What a server leaves unanswered behind GOAWAY is repeated elsewhere.
     fn silence(&self) -> ClientError {
+        if self.was_sent_away() {
+            return ClientError::lost(&self.served.server, None);
+        }
         ClientError::Timeout { server: Arc::clone(&self.served.server), limit: self.timeout }
     }
 

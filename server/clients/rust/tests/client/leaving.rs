@@ -393,6 +393,25 @@ async fn a_silent_server_is_given_up_after_the_timeout() {
     assert_eq!(next.unwrap(), 4);
 }
 
+/// The other call falls due first, and its silence ends the connection.
+#[tokio::test]
+async fn what_waits_at_a_server_that_said_goaway_and_vanished_is_asked_for_elsewhere() {
+    let fake = Fake::start(1).await;
+    let (client, mut peer) = fake.pair(quick().timeout(Duration::from_millis(100))).await;
+    let wait = Duration::from_mins(1);
+    let (runs, next, ()) = soon(async {
+        tokio::join!(client.runs(1, Order::Any, wait), client.next(Order::Any), async {
+            peer.ask().await.expect("a request");
+            peer.ask().await.expect("another one");
+            peer.goaway().await;
+            fake.greet().await.serve_runs(4).await;
+        })
+    })
+    .await;
+    assert_eq!(runs.unwrap()[0].first, 4);
+    assert!(matches!(next, Err(ClientError::Timeout { .. })), "{next:?}");
+}
+
 #[tokio::test]
 async fn the_last_clone_closes_the_connection() {
     let fake = Fake::start(1).await;

@@ -162,6 +162,23 @@ class FleetTest {
     }
 
     @Test
+    void what_waits_at_a_server_that_said_goaway_and_vanished_is_asked_for_elsewhere() throws Exception {
+        try (FakeServer server = new FakeServer();
+                XuidClient client = server.connect(server.options().timeout(Duration.ofMillis(300)))) {
+            var runs = client.runsAsync(1, Order.ANY, Duration.ofMinutes(1));
+            var next = client.nextAsync();
+            Peer old = server.peer();
+            old.expect(Op.RUNS);
+            old.expect(Op.NEXT);
+            old.goaway();
+            Peer other = server.greet();
+            other.run(other.expect(Op.RUNS), 7);
+            assertEquals(7, Wait.soon(runs).get(0).first());
+            Wait.failure(XuidException.Timeout.class, next);
+        }
+    }
+
+    @Test
     void a_request_that_crosses_a_goaway_unanswered_is_repeated_at_once_without_retries() throws Exception {
         try (Two two = new Two(options -> options)) {
             var call = two.client.nextAsync();

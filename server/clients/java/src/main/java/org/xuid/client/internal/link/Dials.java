@@ -16,9 +16,11 @@ final class Dials {
     static final int MOST = 4;
 
     static final long FIRST_PAUSE = Time.ms(30_000);
+    static final long LONGEST_PAUSE = Time.ms(3_600_000);
 
     private static final class OfServer {
         final Set<Thread> begun = new HashSet<>();
+        Thread last;
         long pause = FIRST_PAUSE;
         long next;
     }
@@ -30,12 +32,15 @@ final class Dials {
         OfServer dials = servers.computeIfAbsent(server, none -> new OfServer());
         if (dials.begun.size() < MOST) {
             dials.pause = FIRST_PAUSE;
-        } else if (now - dials.next < 0) {
-            return false;
-        } else {
-            dials.pause *= 2;
+        } else if (dials.begun.contains(dials.last)) {
+            // One that has ended since says that none would stand still now.
+            if (now - dials.next < 0) {
+                return false;
+            }
+            dials.pause = Math.min(2 * dials.pause, LONGEST_PAUSE);
         }
         dials.next = now + dials.pause;
+        dials.last = dial;
         return dials.begun.add(dial);
     }
 

@@ -120,7 +120,10 @@ final class Watch {
             link.expire(expired);
         }
         if (isOver) {
-            link.end(Failures.noReply(link.server.address(), Duration.ofNanos(timeout)));
+            // What a server leaves unanswered behind GOAWAY is repeated elsewhere.
+            link.end(link.wasSentAway()
+                    ? link.lost(null)
+                    : Failures.noReply(link.server.address(), Duration.ofNanos(timeout)));
         } else {
             link.flush();
         }
