@@ -187,6 +187,8 @@ struct Connection<R, W, C> {
     held: Held,
     /// Half of what TLS makes a request of, as it was when it was looked at last.
     below: Option<(usize, Instant)>,
+    /// When it had its turn to send again, after it waited for us.
+    turned: Instant,
     /// The client got its time behind GOAWAY a second time.
     was_prolonged: bool,
     /// It was sent away since it asked for nothing.
@@ -220,6 +222,7 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
             looked: None,
             pushed: None,
             below: None,
+            turned: opened,
             was_prolonged: false,
             was_idle: false,
             idle,
@@ -356,13 +359,16 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
             // GOAWAY went behind the reply to HELLO.
             self.sent_away = self.sent_away.map(|_| Instant::now());
         }
+        if has_waited && self.need == Need::Input {
+            self.turned = Instant::now();
+        }
         let after = self.inbox.rest().len();
         if after == 0 || self.need != Need::Input {
             // While we are the ones who do not read, no time runs against the client.
             self.begun = None;
         } else if after < before || self.begun.is_none() {
             // Behind one that waited for us, what lies there since long has its time from now on.
-            self.begun = Some(if has_waited { Instant::now() } else { self.active });
+            self.begun = Some(self.active.max(self.turned));
         }
     }
 
@@ -443,9 +449,9 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
 
     /// Counts what it has begun to ask for. Whether it is to go for that.
     fn has_too_much_begun(&mut self) -> bool {
-        let begun = if self.need == Need::Input { self.inbox.rest().len() } else { 0 };
-        let below = self.reader.half().map_or(0, |(bytes, _)| bytes);
-        self.held.has_too_much_begun(begun + below + self.session.kept())
+        let begun = || self.inbox.rest().len() + self.reader.half().map_or(0, |(bytes, _)| bytes);
+        let begun = if self.need == Need::Input { begun() } else { 0 };
+        self.held.has_too_much_begun(begun + self.session.kept())
     }
 
     /// Whether it is to make room, where what nobody reads is too much: it takes nothing of it, or takes long.
@@ -548,7 +554,8 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
     /// Since when half a request lies here, or half of what TLS makes one of.
     fn begun(&self) -> Option<Instant> {
         let below = || self.reader.half().map(|(_, since)| since).filter(|_| self.need == Need::Input);
-        self.begun.or_else(below)
+        // While we are the ones who do not read, no time runs against the client.
+        self.begun.or_else(|| below().map(|since| since.max(self.turned)))
     }
 
     /// A request was begun by a client that was told nothing, and has the time that it has ever.
@@ -595,7 +602,9 @@ impl<R: Reading, W: Writing, C: Conversation> Connection<R, W, C> {
             }
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
                 self.inbox.park();
-                Ok(0)
+                let below = self.reader.half();
+                // Half of something came.
+                Ok(usize::from(below.is_some() && std::mem::replace(&mut self.below, below) != below))
             }
             Err(error) => Err(error),
         }

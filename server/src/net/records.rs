@@ -14,6 +14,9 @@ const HEAD: usize = 5;
 /// TLS says something of its own now and then, which is short. So much without a word of the client's is not.
 const MUCH: usize = 1_024;
 
+/// The most that TLS keeps: what it has eaten, however much that was, lies nowhere.
+const MOST: usize = 65_535;
+
 /// The socket, and what TLS has read of it.
 #[derive(Debug)]
 pub(crate) struct Records {
@@ -71,9 +74,10 @@ impl RecordsRead {
         (self.untold, self.untold_since) = (0, None);
     }
 
-    /// How much of what was read lies in TLS, and since when: half a record, or much that means nothing yet.
+    /// How much of what was read may lie in TLS, and since when: half a record, or much before it that means nothing yet.
     pub(crate) fn half(&self) -> Option<(usize, Instant)> {
-        let much = self.untold_since.filter(|_| self.untold >= MUCH).map(|since| (self.untold, since));
+        let is_much = self.untold.saturating_sub(self.got) >= MUCH;
+        let much = self.untold_since.filter(|_| is_much).map(|since| (self.untold.min(MOST), since));
         much.or(self.since.map(|since| (self.got, since)))
     }
 }
@@ -159,6 +163,16 @@ mod tests {
         assert_eq!(read.half().map(|(bytes, _)| bytes), Some(2_010));
         read.told();
         assert_eq!(read.half(), None);
+        // One that TLS understands, and half of a large one: that is half, and alone.
+        read.note(&record(22));
+        read.note(&record(5_000)[..3_000]);
+        assert_eq!(read.half(), read.since.map(|since| (3_000, since)));
+        for _ in 0..10_000 {
+            read.note(&record(16_384));
+        }
+        assert_eq!(read.half().map(|(bytes, _)| bytes), Some(MOST), "the rest was eaten");
+        read.told();
+        let mut read = RecordsRead::default();
         read.note(&record(100)[..50]);
         read.told();
         assert_eq!(read.half().map(|(bytes, _)| bytes), Some(50), "what was told was before it");

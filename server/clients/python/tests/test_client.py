@@ -404,6 +404,36 @@ class Leaving:
         self.assertEqual(calling.result(PATIENCE), 8)
 
 
+    def test_what_waits_for_long_is_asked_for_elsewhere_with_its_time_to_dial(self):
+        for is_killed in (True, False):
+            fake = self.fake()
+            client, peer = self.pair(fake, timeout=0.3)
+            waiting = self.begin(client.array, 1, wait=60)
+            asked = peer.asks(wire.ARRAY)
+            if is_killed:
+                time.sleep(1.0)
+                crossing = self.begin(client.next)
+            else:
+                # It falls due before the other one, and its silence ends the connection.
+                crossing = self.begin(client.next)
+            peer.asks(wire.NEXT)
+            peer.send(frames.goaway())
+            if is_killed:
+                peer.close()
+            other = fake.greet()
+            for _ in range(2 if is_killed else 1):
+                asked = other.asked()
+                if asked.op == wire.NEXT:
+                    other.send(frames.number(wire.NEXT, asked.request_id, 4))
+                else:
+                    other.send(frames.ids(wire.ARRAY, asked.request_id, [5]))
+            self.assertEqual(list(waiting.result(PATIENCE)), [5])
+            if is_killed:
+                self.assertEqual(crossing.result(PATIENCE), 4)
+            else:
+                self.assertIsInstance(crossing.exception(PATIENCE), Timeout)
+
+
 class CallsOfThreads(Calls, Stories):
     kind = Client
 

@@ -526,6 +526,23 @@ fn half_a_record_is_memory_that_counts_and_has_the_time_of_half_a_request() {
         assert!(
             found.is_some_and(|count| count > 0) && half.reader.half().is_none() && half.begun().is_none()
         );
+        // Behind a time in which this process stood: half of a request lies in the socket.
+        half.session.receive(&mut half.inbox, &mut half.outbox, usize::MAX);
+        half.outbox.consume(half.outbox.len());
+        let session = client.get_mut().1;
+        io::Write::write_all(&mut session.writer(), b"GET /v1/decode/1 HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let mut bytes = Vec::new();
+        session.write_tls(&mut bytes).unwrap();
+        half.active = Instant::now().checked_sub(Duration::from_mins(6)).unwrap();
+        client.get_mut().0.write_all(&bytes[..bytes.len() - 1]).await.unwrap();
+        sleep(Duration::from_millis(50)).await;
+        assert!(!half.time_is_over() && half.sent_away.is_none(), "it has begun");
+        assert!(half.begun().is_some_and(|since| since.elapsed() < PATIENCE));
+        assert!(half.due() > Instant::now());
+        // While it is our turn nothing counts, nor does the time.
+        half.held.half = UnreadPart::new(Arc::new(Unread::of_begun(0, 1_000_000)));
+        half.need = Need::Room;
+        assert!(half.begun().is_none() && !half.has_too_much_begun());
     });
 }
 

@@ -190,8 +190,10 @@ class Fleet:
         for repeat in range(_REPEATS + 1):
             if repeat > 1:
                 await self.current_port().sleep(backoff.pause())
-            # However little patience this one has: those that wait for the same dial share its outcome (F2).
-            link = await self.link(begin + self.options.timeout)
+            # However little patience this one has: those that wait for the same dial share its outcome (F2). What the server may
+            # take by the request's own wait is no reason to dial for less long.
+            waited = min(time.monotonic() - begin, request.wait)
+            link = await self.link(begin + waited + self.options.timeout)
             server = link.served.server
             if time.monotonic() >= begin + limit:
                 raise Timeout(server, limit)

@@ -151,7 +151,7 @@ class _Turns:
         # The work ends by itself, but for a resolver of names that takes longer.
         end = limit + 2 * STRAGGLERS
         if not waiter.wait(end):
-            raise Timeout(servers, end - begin)
+            raise Timeout(servers, max(0.0, end - begin))
         return waiter.outcome()  # type: ignore[no-any-return]
 
     def after_fork(self) -> None:
