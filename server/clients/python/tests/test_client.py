@@ -407,11 +407,11 @@ class Leaving:
     def test_what_waits_for_long_is_asked_for_elsewhere_with_its_time_to_dial(self):
         for is_killed in (True, False):
             fake = self.fake()
-            client, peer = self.pair(fake, timeout=0.3)
+            client, peer = self.pair(fake, timeout=1.5)
             waiting = self.begin(client.array, 1, wait=60)
             asked = peer.asks(wire.ARRAY)
             if is_killed:
-                time.sleep(1.0)
+                time.sleep(2.0)
                 crossing = self.begin(client.next)
             else:
                 # It falls due before the other one, and its silence ends the connection.
