@@ -170,10 +170,11 @@ impl Reading for TlsHalf<'_> {
             }
         }
         room.truncate(end);
-        if end > begin {
-            records.read.told();
+        if end == begin {
+            return outcome;
         }
-        if end > begin { Ok(end - begin) } else { outcome }
+        records.read.told();
+        Ok(end - begin)
     }
 
     fn half(&self) -> Option<(usize, Instant)> {
@@ -236,7 +237,7 @@ impl Writing for TlsHalf<'_> {
     }
 }
 
-/// The socket itself, past the runtime.
+/// Off the socket itself, past the runtime.
 impl Read for Records {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let count = rustix::io::read(&self.stream, &mut *bytes)?;
@@ -245,7 +246,7 @@ impl Read for Records {
     }
 }
 
-/// The same.
+/// The socket itself, past the runtime, to be written to.
 struct Socket<'s>(&'s TcpStream);
 
 impl Write for Socket<'_> {

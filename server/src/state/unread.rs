@@ -58,7 +58,7 @@ impl Unread {
         Self { line: BEGUN, ..Self::up_to(most, connections) }
     }
 
-    /// The same of names that are gathered, which are fewer: nobody is closed for them.
+    /// The same of names that are gathered, with less room: no connection is closed for them.
     pub(crate) fn of_gathered(most: usize, connections: usize) -> Self {
         Self { line: GATHERED, ..Self::up_to(most / PART_OF_GATHERED, connections) }
     }

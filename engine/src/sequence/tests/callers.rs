@@ -574,7 +574,8 @@ impl Wake for Asks {
     }
 }
 
-/// Has more numbers in hand than it takes, and nobody else has any: the next one to ask waits, and asks when it is woken.
+/// The thread that calls this has more numbers in hand than it took, and the sequence has no others: a call that waits, and that
+/// asks the sequence when it is woken.
 fn wait_behind(
     a: &Sequence,
     mut next: impl FnMut() -> Result<u64, SequenceError>,

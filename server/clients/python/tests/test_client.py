@@ -403,19 +403,16 @@ class Leaving:
         fake.greet().answer(8)
         self.assertEqual(calling.result(PATIENCE), 8)
 
-
     def test_what_waits_for_long_is_asked_for_elsewhere_with_its_time_to_dial(self):
         for is_killed in (True, False):
             fake = self.fake()
             client, peer = self.pair(fake, timeout=1.5)
             waiting = self.begin(client.array, 1, wait=60)
-            asked = peer.asks(wire.ARRAY)
+            peer.asks(wire.ARRAY)
             if is_killed:
                 time.sleep(2.0)
-                crossing = self.begin(client.next)
-            else:
-                # It falls due before the other one, and its silence ends the connection.
-                crossing = self.begin(client.next)
+            # Where the server only falls silent, this one is due first, and the silence ends the connection.
+            crossing = self.begin(client.next)
             peer.asks(wire.NEXT)
             peer.send(frames.goaway())
             if is_killed:

@@ -113,7 +113,7 @@ impl Session {
         admitted.map(|admitted| self.client.let_in(admitted)).is_some()
     }
 
-    /// Where half a command lies is looked for anew with its rest: meanwhile it keeps no memory beside it.
+    /// Keeps the room for the places of few arguments. They are looked for anew with each command, and with the rest of half a one.
     fn keep_few(&mut self, mut places: Vec<Range<usize>>) {
         places.clear();
         places.shrink_to(FEW);
@@ -160,8 +160,7 @@ impl Session {
                 self.execute(arguments, outbox);
             }
         }
-        places.shrink_to(FEW);
-        self.places = places;
+        self.keep_few(places);
         inbox.consume(together.max(1) * consumed);
         true
     }
@@ -177,8 +176,7 @@ impl Session {
             let arguments: Vec<&[u8]> = places.iter().map(|place| &command[place.clone()]).collect();
             self.execute(&arguments, outbox);
         }
-        places.shrink_to(FEW);
-        self.places = places;
+        self.keep_few(places);
         command.is_some()
     }
 

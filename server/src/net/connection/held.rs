@@ -27,7 +27,7 @@ pub(super) struct Held {
     pub(super) unread: UnreadPart,
     /// What it has begun to ask for, and not more of yet.
     pub(super) half: UnreadPart,
-    /// What waits for ids, with what was read behind it: whoever has it, it is done sooner or later.
+    /// What waits for ids, with what was read behind it: of any connection that is done sooner or later.
     pub(super) waits: UnreadPart,
     /// Since when what it has not read counts, how much it took since, and when it was looked at.
     pub(super) since: Option<Instant>,

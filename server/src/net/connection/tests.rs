@@ -447,6 +447,17 @@ fn what_was_read_behind_unread_replies_is_memory_that_counts() {
     });
 }
 
+/// What a client within TLS would write of a request of HTTP.
+fn request_within(client: &mut tokio_rustls::client::TlsStream<TcpStream>) -> Vec<u8> {
+    let session = client.get_mut().1;
+    io::Write::write_all(&mut session.writer(), b"GET /v1/decode/1 HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut bytes = Vec::new();
+    while session.wants_write() {
+        session.write_tls(&mut bytes).unwrap();
+    }
+    bytes
+}
+
 /// A client within TLS, and the bytes of a request of HTTP that it has not sent yet.
 async fn within_tls(
     client: TcpStream,
@@ -454,12 +465,7 @@ async fn within_tls(
 ) -> (tokio_rustls::client::TlsStream<TcpStream>, Vec<u8>) {
     let name = ServerName::try_from("127.0.0.1").unwrap();
     let mut client = TlsConnector::from(Arc::clone(trusted)).connect(name, client).await.unwrap();
-    let session = client.get_mut().1;
-    io::Write::write_all(&mut session.writer(), b"GET /v1/decode/1 HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    let mut bytes = Vec::new();
-    while session.wants_write() {
-        session.write_tls(&mut bytes).unwrap();
-    }
+    let bytes = request_within(&mut client);
     (client, bytes)
 }
 
@@ -529,10 +535,7 @@ fn half_a_record_is_memory_that_counts_and_has_the_time_of_half_a_request() {
         // Behind a time in which this process stood: half of a request lies in the socket.
         half.session.receive(&mut half.inbox, &mut half.outbox, usize::MAX);
         half.outbox.consume(half.outbox.len());
-        let session = client.get_mut().1;
-        io::Write::write_all(&mut session.writer(), b"GET /v1/decode/1 HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-        let mut bytes = Vec::new();
-        session.write_tls(&mut bytes).unwrap();
+        let bytes = request_within(&mut client);
         half.active = Instant::now().checked_sub(Duration::from_mins(6)).unwrap();
         client.get_mut().0.write_all(&bytes[..bytes.len() - 1]).await.unwrap();
         sleep(Duration::from_millis(50)).await;

@@ -1,5 +1,6 @@
 package org.xuid.client.internal.link;
 
+import java.net.SocketTimeoutException;
 import java.time.Duration;
 import org.xuid.client.XuidException;
 
@@ -23,6 +24,11 @@ public final class Failures {
         String text = server + " cannot be reached (" + cause.getMessage()
                 + "): check the address, and that the server runs";
         return new XuidException.Unreachable(server, false, text, cause);
+    }
+
+    /** A dial stands still where its own time does not reach. */
+    static XuidException still(String server, Duration limit) {
+        return unreachable(server, new SocketTimeoutException("nothing within " + limit.toMillis() + " ms"));
     }
 
     static XuidException noTls(String server, Throwable cause) {

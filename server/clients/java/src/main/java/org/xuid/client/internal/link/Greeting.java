@@ -1,6 +1,5 @@
 package org.xuid.client.internal.link;
 
-import java.net.SocketTimeoutException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CancellationException;
@@ -110,7 +109,7 @@ final class Greeting {
             }
             late.forEach(this::note);
             if (best == null) {
-                throw failure != null ? failure.again() : late(servers.get(0));
+                throw failure != null ? failure.again() : Failures.still(servers.get(0), options.connectTimeout);
             }
             isChosen = true;
             return best.greeted;
@@ -122,12 +121,6 @@ final class Greeting {
                 best.greeted.close();
             }
         }
-    }
-
-    /** A dial that stands still where its own time does not reach. */
-    private XuidException late(String server) {
-        String text = "nothing within " + options.connectTimeout.toMillis() + " ms";
-        return Failures.unreachable(server, new SocketTimeoutException(text));
     }
 
     private void take(Outcome outcome) {

@@ -1,7 +1,6 @@
 package org.xuid.client.internal.link;
 
 import java.io.IOException;
-import java.net.SocketTimeoutException;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HashMap;
@@ -158,8 +157,7 @@ final class Servers {
                     ? (XuidException) failed.getCause()
                     : Failures.unreachable(server, failed.getCause());
         } catch (TimeoutException late) {
-            String text = "nothing within " + options.connectTimeout.toMillis() + " ms";
-            over = Failures.unreachable(server, new SocketTimeoutException(text));
+            over = Failures.still(server, options.connectTimeout);
         } catch (InterruptedException closing) {
             over = Failures.closed();
         }
