@@ -8,11 +8,11 @@ pub(crate) mod conversation;
 pub(crate) mod farewell;
 #[cfg(test)]
 pub(crate) mod fixture;
-pub(crate) mod handshake;
 pub(crate) mod http;
 pub(crate) mod names;
 pub(crate) mod refusals;
 pub(crate) mod resp;
+pub(crate) mod tls;
 pub(crate) mod waiting;
 pub(crate) mod xuid;
 

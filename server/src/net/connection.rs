@@ -34,7 +34,7 @@ use crate::crash_points;
 use crate::fronts::buffers::{Inbox, Outbox};
 use crate::fronts::conversation::{Conversation, Need};
 use crate::fronts::farewell::farewell;
-use crate::fronts::handshake::{self, NoTls};
+use crate::fronts::tls::handshake::{self, NoTls};
 use crate::fronts::{Front, http, resp, xuid};
 use crate::net::busy_poll::BusyPoll;
 use crate::net::newcomers::Newcomer;

@@ -6,7 +6,6 @@ pub(crate) mod connection;
 pub(crate) mod io_threads;
 pub(crate) mod listener;
 pub(crate) mod newcomers;
-pub(crate) mod records;
 pub(crate) mod reload;
 pub(crate) mod runtime;
 pub(crate) mod service_manager;

@@ -22,7 +22,7 @@ use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::time::Instant;
 use tokio_rustls::server::TlsStream;
 
-use crate::net::records::Records;
+use crate::fronts::tls::records::Records;
 
 /// Steps of one look within TLS. Every second one reads some 4 KiB off the socket, so these fill an inbox.
 const STEPS: usize = 40;

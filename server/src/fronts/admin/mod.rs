@@ -30,7 +30,7 @@ use xuid_engine::stats::Status;
 
 use crate::config::is_exposed;
 use crate::fronts::farewell::farewell;
-use crate::fronts::handshake::{self, NoTls};
+use crate::fronts::tls::handshake::{self, NoTls};
 use crate::state::access::REJECTION_PAUSE;
 use crate::state::address_limits::customer;
 use crate::state::beside::beside;

@@ -8,7 +8,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::server::TlsStream;
 
-use crate::net::records::Records;
+use super::records::Records;
 
 /// The first byte of a TLS handshake.
 const HANDSHAKE: u8 = 0x16;
