@@ -164,20 +164,22 @@ export class Client {
       if (link === undefined) {
         link = await within(this.#fleet.link(), Math.max(0, begin + limitMs - now()), signal, late);
       }
-      const value = await this.#exchange(link, request, Math.max(0, begin + patienceMs - now()), signal);
+      const value = await this.#exchange(link, request, Math.max(0, begin + patienceMs - now()), patienceMs, signal);
       if (value !== undefined) return value;
     }
     throw new ConnectionLostError(this.served.server);
   }
 
-  /** One request on one link; `undefined`: it is to be asked elsewhere, at once. */
-  async #exchange(link, request, patienceMs, signal) {
+  /** One request on one link, with what is left of its patience; `undefined`: it is to be asked elsewhere, at once. */
+  async #exchange(link, request, leftMs, patienceMs, signal) {
     const begin = now();
     try {
-      return await link.exchange(request, patienceMs, signal);
+      return await link.exchange(request, leftMs, signal);
     } catch (error) {
       if (error instanceof ConnectionLostError && link.wasSentAway) return undefined;
-      if (error instanceof TimeoutError && link.isSilentSince(begin) && this.#fleet.isOtherThere(link)) link.retire();
+      // One that was repeated here with little time left tells nothing of this server.
+      const isLate = error instanceof TimeoutError && leftMs >= patienceMs / 2;
+      if (isLate && link.isSilentSince(begin) && this.#fleet.isOtherThere(link)) link.retire();
       else if (leadsElsewhere(error)) this.#fleet.leave(link, error);
       throw error;
     }

@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setTimeout } from 'node:timers/promises';
 
 import {
   ClosedError, ConnectionLostError, RefusedError, TimeoutError, UnreachableError, WrongClusterError, connect,
@@ -214,6 +215,22 @@ test('a silent server is left when a call gives up, if there is another one', as
   const next = client.next();
   const second = await other.greet();
   second.answer(await second.ask(), { id: 4 });
+  assert.equal(await soon(next), 4n);
+});
+
+test('a server is stayed with when a call gives up that came to it with little time left', async (t) => {
+  const { client, peer, others: [other] } = await begin(await fleet(t, 2), { timeoutMs: 1_000, retryForMs: 0 });
+  const call = client.next();
+  await peer.ask();
+  await setTimeout(800);
+  const greeting = other.greet();
+  peer.goaway();
+  peer.socket.end();
+  const second = await greeting;
+  await second.ask();
+  await assert.rejects(soon(call), TimeoutError);
+  const next = client.next();
+  second.answer(await second.askBesidePings(), { id: 4 });
   assert.equal(await soon(next), 4n);
 });
 

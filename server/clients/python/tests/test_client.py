@@ -430,6 +430,22 @@ class Leaving:
             else:
                 self.assertIsInstance(crossing.exception(PATIENCE), Timeout)
 
+    def test_a_call_with_little_time_left_leaves_those_that_share_its_search_theirs(self):
+        fake = self.fake()
+        client, peer = self.pair(fake, timeout=2.0)
+        oldest = self.begin(client.next)
+        peer.asks(wire.NEXT)
+        time.sleep(1.7)
+        peer.send(frames.goaway())
+        peer.close()
+        until(lambda: not client.is_connected)
+        time.sleep(0.05)
+        calling = self.begin(client.next)
+        self.assertIsInstance(oldest.exception(PATIENCE), Timeout)
+        time.sleep(0.3)
+        fake.greet().answer(6)
+        self.assertEqual(calling.result(PATIENCE), 6)
+
 
 class CallsOfThreads(Calls, Stories):
     kind = Client

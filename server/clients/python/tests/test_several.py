@@ -131,6 +131,21 @@ class Several:
         fakes[1 - home].greet().answer(3)
         self.assertEqual(calling.result(PATIENCE), 3)
 
+    def test_a_server_is_not_left_for_a_call_that_came_to_it_with_little_time_left(self):
+        client, fakes, peers, home = self.both(timeout=2.0)
+        calling = self.begin(client.next)
+        peers[home].asks(wire.NEXT)
+        time.sleep(1.7)
+        peers[home].send(frames.goaway())
+        peers[home].close()
+        other = fakes[1 - home].greet()
+        other.asks(wire.NEXT)
+        self.assertIsInstance(calling.exception(PATIENCE), Timeout)
+        self.assertTrue(client.is_connected)
+        calling = self.begin(client.next)
+        other.answer(6)
+        self.assertEqual(calling.result(PATIENCE), 6)
+
     def test_a_server_that_is_silent_for_a_moment_is_not_left_for_one_that_was_not_there(self):
         client, fakes, peers, home = self.both(timeout=PATIENCE)
         # Nobody is there when it loses its server, and looks for another one.

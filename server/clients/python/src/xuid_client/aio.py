@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any, Callable
 
@@ -30,7 +29,7 @@ class AsyncClient(Base):
 
     async def connect(self) -> AsyncClient:
         """Connects now, and says what is wrong with the servers."""
-        await self._fleet.link(time.monotonic() + self._fleet.options.connect_timeout)
+        await self._fleet.link(self._fleet.options.connect_timeout)
         return self
 
     async def close(self) -> None:

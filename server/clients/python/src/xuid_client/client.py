@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ssl
-import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Callable
 
@@ -129,7 +128,7 @@ class Client(Base):
 
     def connect(self) -> Client:
         """Connects now, and says what is wrong with the servers."""
-        run(self._fleet.link(time.monotonic() + self._fleet.options.connect_timeout))
+        run(self._fleet.link(self._fleet.options.connect_timeout))
         return self
 
     def close(self) -> None:

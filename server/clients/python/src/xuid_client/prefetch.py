@@ -260,7 +260,7 @@ async def _keep_filled(fleet: Fleet, pool: Pool, gate: Any) -> None:
         pause = 0.0
         try:
             # Waiting for a connection makes no id older.
-            await fleet.link(time.monotonic() + fleet.options.timeout)
+            await fleet.link(fleet.options.timeout)
             asked = now()
             runs = await fleet.attempt(wire.runs(count, "any", _WAIT), min(pool.max_age, fleet.options.timeout))
         except XuidError as error:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import sys
 import time
 import weakref
@@ -76,7 +77,7 @@ class Port(Protocol):
         """Whether the caller may use what was made here: an event loop that is over took its connections along."""
 
     async def in_turn(self, servers: str, work: Callable[[], Coroutine[Any, Any, T]], limit: float) -> T:
-        """Does that while no other caller does (F2). It ends by itself at the limit, or soon after."""
+        """Does that while no other caller does (F2), and waits for it until the limit."""
 
     async def dial(self, server: str, options: Options, limit: float) -> Link: ...
 
@@ -190,10 +191,11 @@ class Fleet:
         for repeat in range(_REPEATS + 1):
             if repeat > 1:
                 await self.current_port().sleep(backoff.pause())
-            # However little patience this one has: those that wait for the same dial share its outcome (F2). What the server may
-            # take by the request's own wait is no reason to dial for less long.
+            # A search has its whole time, however little this one has left: those that wait for the same one share its outcome
+            # (F2). What the server may take by the request's own wait is no reason to wait for less long.
             waited = min(time.monotonic() - begin, request.wait)
-            link = await self.link(begin + waited + self.options.timeout)
+            end = begin + waited + self.options.timeout if repeat else math.inf
+            link = await self.link(self.options.timeout, end)
             server = link.served.server
             if time.monotonic() >= begin + limit:
                 raise Timeout(server, limit)
@@ -208,8 +210,9 @@ class Fleet:
             except Timeout:
                 # The caller ends alone: the link judges for itself whether it was silent for too long. If it was since the
                 # request, and there are other servers, they are asked from now on. Not where none of them was there a moment
-                # ago: all calls would wait for that.
-                if link.is_silent_since(begun_here) and self._is_other_there(link):
+                # ago: all calls would wait for that. Nor by one that was repeated here with little time left: that is no lateness.
+                had_time = time.monotonic() - begun_here >= request.wait + patience / 2
+                if had_time and link.is_silent_since(begun_here) and self._is_other_there(link):
                     link.retire()
                 raise Timeout(server, limit) from None
             except Refused as error:
@@ -218,15 +221,18 @@ class Fleet:
                 raise
         raise ConnectionLost(server, "it takes no requests")
 
-    async def link(self, limit: float) -> Link:
-        """A link that takes requests; dials if there is none, until then."""
+    async def link(self, seconds: float, end: float = math.inf) -> Link:
+        """A link that takes requests. If there is none, a search of so many seconds is begun, which others may share; who has
+        an end waits for it until then."""
         port = self.current_port()
         link = self._current()
         if link:
             self._maybe_come_back(port, link)
             return link
-        renew = functools.partial(self._renew, port, limit, self._failures)
-        return await port.in_turn(",".join(self.options.servers), renew, limit)
+        renew = functools.partial(self._renew, port, seconds, self._failures)
+        # A search ends by itself, but for a resolver of names that takes longer.
+        most = time.monotonic() + seconds + 2 * STRAGGLERS
+        return await port.in_turn(",".join(self.options.servers), renew, min(end, most))
 
     async def close(self) -> None:
         """Ends at once what is held, what pauses and what looks for a server; then says BYE, waits for the answer, and ends the
@@ -284,13 +290,14 @@ class Fleet:
         link = self._link
         return link if link and link.is_serving else None
 
-    async def _renew(self, port: Port, limit: float, failures: int) -> Link:
+    async def _renew(self, port: Port, seconds: float, failures: int) -> Link:
         """Dials, unless a caller that came before did; ``failures``: how often that had failed when this one came."""
         link = self._current()
         if link:
             return link
         if self._failures != failures and self._last_failure:
             raise self._last_failure.again()
+        limit = time.monotonic() + seconds
         try:
             link = await (self._redial(port, limit) if self._pinned else self._connect(port, limit))
         except XuidError as error:

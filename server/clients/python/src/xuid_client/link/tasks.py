@@ -224,6 +224,7 @@ class Tasks:
         return asyncio.get_running_loop() is self._loop
 
     async def in_turn(self, servers: str, work: Callable[[], Coroutine[Any, Any, T]], limit: float) -> T:
+        begin = time.monotonic()
         while True:
             search = self._search
             if search is None or search.done():
@@ -231,7 +232,9 @@ class Tasks:
                 # Where all that waited are gone, nobody asks how it ended.
                 search.add_done_callback(lambda done: done.cancelled() or done.exception())
             # Cancelled is who waits, and alone. A stranger may cancel any task of the loop: then another search is begun.
-            await asyncio.wait({search})
+            await asyncio.wait({search}, timeout=max(0.0, limit - time.monotonic()))
+            if not search.done():
+                raise Timeout(servers, max(0.0, limit - begin))
             if not search.cancelled():
                 break
         error = search.exception()

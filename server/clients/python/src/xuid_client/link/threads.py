@@ -139,7 +139,7 @@ class _Turns:
         tell_of_forks(self)
 
     def run(self, servers: str, work: Callable[[], Coroutine[Any, Any, T]], limit: float) -> T:
-        """What it returns, if that comes until then."""
+        """What it returns, if that comes until then. Else the work goes on, for those behind it."""
         begin, waiter = time.monotonic(), Waiter()
         self._waiting.append((servers, work, waiter))
         if not self._is_served:
@@ -148,10 +148,8 @@ class _Turns:
                 start("xuid-turn", self._serve)
             except RuntimeError as error:
                 raise Unreachable(servers, str(error)) from None
-        # The work ends by itself, but for a resolver of names that takes longer.
-        end = limit + 2 * STRAGGLERS
-        if not waiter.wait(end):
-            raise Timeout(servers, max(0.0, end - begin))
+        if not waiter.wait(limit):
+            raise Timeout(servers, max(0.0, limit - begin))
         return waiter.outcome()  # type: ignore[no-any-return]
 
     def after_fork(self) -> None:
