@@ -16,6 +16,7 @@ use crate::link::answer::{Answer, Outcome};
 use crate::log::log;
 use crate::moment::Moment;
 use crate::options::{Options, later};
+use crate::process::Own;
 use crate::served::Served;
 
 /// How long a link may take to look for a reply whose time is over. It needs a turn of the runtime, which may be late
@@ -176,16 +177,21 @@ impl Client {
     /// is dropped. Whoever still waits for a reply behind BYE gets it then. In a forked child it does nothing: the connection
     /// is the parent's.
     pub async fn close(&self) {
-        if let Some(link) = self.fleet.begin_close() {
-            let bye = async {
-                if let Ok(reply) = link.submit(&Request::Bye, Instant::now(), &self.fleet.process).await {
-                    // The answer changes nothing: closed it is in any case.
-                    let _ = reply.await;
-                }
-            };
-            let _ = timeout(self.fleet.options.timeout, bye).await;
-        }
-        self.fleet.end_links();
+        let closing = async {
+            if let Some(link) = self.fleet.begin_close() {
+                let bye = async {
+                    if let Ok(reply) = link.submit(&Request::Bye, Instant::now()).await {
+                        // The answer changes nothing: closed it is in any case.
+                        let _ = reply.await;
+                    }
+                };
+                let _ = timeout(self.fleet.options.timeout, bye).await;
+            }
+            self.fleet.end_links();
+            Ok(())
+        };
+        // An error: nothing is done in a forked child.
+        let _ = Own::new(&self.fleet.process, closing).await;
     }
 
     /// Runs of [`Order::Any`] for a prefetching source, tried once, and the time they were asked for. Waiting for a
@@ -220,8 +226,13 @@ impl Client {
         retries.pause(error, error.leads_elsewhere() && !self.fleet.stays_after(error))
     }
 
-    /// One call: attempts until one succeeds, fails for good, or the time for retries is over.
+    /// One call, in the process that began it.
     pub(crate) async fn call(&self, request: &Request<'_>) -> Result<Answer, ClientError> {
+        Own::new(&self.fleet.process, self.attempts(request)).await
+    }
+
+    /// Attempts until one succeeds, fails for good, or the time for retries is over.
+    async fn attempts(&self, request: &Request<'_>) -> Result<Answer, ClientError> {
         let options = &self.fleet.options;
         if options.retry_for.is_zero() {
             return self.attempt(request, options.timeout).await;
@@ -280,21 +291,14 @@ impl Client {
         let end = later(begin, limit);
         let late = || Some(Err(ClientError::Timeout { server: Arc::clone(server), limit }));
         // The time spent waiting for room counts. It is no reason to think ill of the link.
-        let submitting = link.submit(request, later(begin, wait), &self.fleet.process);
+        let submitting = link.submit(request, later(begin, wait));
         let Ok(submitted) = timeout_at(end, submitting).await else {
             return late();
         };
-        if let Err(forked) = self.fleet.process.check() {
-            return Some(Err(forked));
-        }
         let mut reply = submitted.ok()?;
         let mut outcome = timeout_at(end, &mut reply).await.ok();
-        if outcome.is_none() && self.fleet.process.check().is_ok() {
+        if outcome.is_none() {
             outcome = lying_there(link, &mut reply).await.map(Ok);
-        }
-        // A reply that lay here at a fork is the parent's.
-        if let Err(forked) = self.fleet.process.check() {
-            return Some(Err(forked));
         }
         let Some(outcome) = outcome else {
             self.give_up(link, begin);

@@ -157,8 +157,6 @@ impl Fleet {
             () = self.closing() => return Err(ClientError::Closed),
             found = outcome => found,
         };
-        // A search of before a fork has found a link of the parent's.
-        self.process.check()?;
         found.unwrap_or_else(|| {
             let why = "the search for a server panicked, or its runtime ended";
             Err(ClientError::lost(&self.served().server, Some(io::Error::other(why))))

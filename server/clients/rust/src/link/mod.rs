@@ -42,7 +42,6 @@ use crate::link::stream::TlsRead;
 use crate::link::stream::{Reading, Stream};
 use crate::log::log;
 use crate::options::{Options, later};
-use crate::process::Process;
 use crate::served::Served;
 
 /// Room made for each read: a few hundred replies to NEXT, and few reads for a large ARRAY.
@@ -171,20 +170,13 @@ impl Link {
         matches!(self.lock().state, State::Serving)
     }
 
-    /// Appends a request when there is room for one more in flight. The server may wait with the reply until `due`. Not in a
-    /// child that was forked while it waited for that, where a thread that is not there may have the lock.
+    /// Appends a request when there is room for one more in flight. The server may wait with the reply until `due`.
     pub(crate) async fn submit(
         &self,
         request: &Request<'_>,
         due: Instant,
-        process: &Process,
     ) -> Result<oneshot::Receiver<Outcome>, NotServing> {
         let permit = self.permits.acquire().await.map_err(|_| NotServing)?;
-        if process.check().is_err() {
-            // To give it back is to lock, too.
-            permit.forget();
-            return Err(NotServing);
-        }
         let (reply, receiver) = oneshot::channel();
         let mut inner = self.lock();
         if !matches!(inner.state, State::Serving) {

@@ -12,6 +12,7 @@ use super::piece::Piece;
 use super::state::PrefetchState;
 use crate::error::ClientError;
 use crate::moment::Moment;
+use crate::process::Own;
 
 /// Prefetched ids, for one thread or task at a time: a handle made by [`Prefetch::ids`](crate::Prefetch::ids).
 ///
@@ -163,13 +164,16 @@ impl Ids {
         if let Some(id) = self.open() {
             return Ok(id);
         }
+        let state = Arc::clone(&self.state);
+        Own::new(&state.process, self.arrival(&state)).await
+    }
+
+    /// Waits for an id.
+    async fn arrival(&mut self, state: &PrefetchState) -> Result<u64, ClientError> {
         // A loop that always finds something must let the refiller run now and then, on a runtime of one thread.
         consume_budget().await;
-        let state = Arc::clone(&self.state);
         let mut deadline = None;
         loop {
-            // Before any lock, that of the notice included.
-            state.process.check()?;
             let mut arrived = pin!(state.arrived.notified());
             // Before the look, so that what comes between the two is not missed.
             arrived.as_mut().enable();
@@ -217,9 +221,6 @@ impl Ids {
 
     /// After the whole wait.
     fn in_vain(&self) -> ClientError {
-        if let Err(forked) = self.state.process.check() {
-            return forked;
-        }
         let limit = self.state.options.wait;
         self.state.lock().failure().unwrap_or(ClientError::NotYet { limit })
     }

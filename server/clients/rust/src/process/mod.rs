@@ -8,6 +8,9 @@
 
 #[cfg(target_os = "linux")]
 mod fork_mark;
+mod own;
+
+pub(crate) use own::Own;
 
 use crate::error::ClientError;
 

@@ -4,12 +4,13 @@
 
 use std::io::Write as _;
 use std::os::unix::process::CommandExt;
+use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::pin::pin;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 use std::time::Duration;
 
 use xuid_client::{
@@ -75,10 +76,16 @@ fn in_a_child(mut work: impl FnMut() -> String + Send + Sync + 'static) -> Strin
     let file = std::env::temp_dir().join(name);
     let theirs = file.clone();
     let mut command = Command::new("true");
+    let hook = move || {
+        // What hangs there ends with that, and is told apart.
+        alarm(20);
+        std::fs::write(&theirs, work())
+    };
     // SAFETY: the hook allocates and writes a file, which glibc allows in a forked child. That it takes no lock of the
     // client, which another thread may have held at the fork, is what the tests are about.
-    unsafe { command.pre_exec(move || std::fs::write(&theirs, work())) };
-    assert!(command.status().unwrap().success());
+    unsafe { command.pre_exec(hook) };
+    let ended = command.status().unwrap();
+    assert!(ended.success(), "a child: {ended}");
     let said = std::fs::read_to_string(&file).unwrap();
     std::fs::remove_file(file).unwrap();
     said
@@ -144,6 +151,86 @@ async fn a_call_that_goes_on_in_a_child_is_refused_whatever_it_waited_for() {
     let theirs = Arc::clone(&third);
     let child = in_a_child(move || format!("{:?}", at_once(theirs.lock().unwrap().as_mut())));
     assert!(child.contains("Forked"), "{child}");
+}
+
+/// How a waker stands still while it is cloned, which Tokio does under its locks.
+#[derive(Default)]
+struct Standing {
+    stands: AtomicBool,
+    goes_on: AtomicBool,
+}
+
+impl Standing {
+    const TABLE: RawWakerVTable = RawWakerVTable::new(Self::clone, |_| (), |_| (), |_| ());
+
+    fn waker(&'static self) -> Waker {
+        // SAFETY: the table's functions read a `Standing`, which is there for good and may be shared.
+        unsafe { Waker::new(std::ptr::from_ref(self).cast(), &Self::TABLE) }
+    }
+
+    fn clone(standing: *const ()) -> RawWaker {
+        // SAFETY: `waker` gave it.
+        let this = unsafe { &*standing.cast::<Self>() };
+        this.stands.store(true, Ordering::Relaxed);
+        while !this.goes_on.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        RawWaker::new(standing, &Self::TABLE)
+    }
+}
+
+/// What a child gets of one call while another thread of its parent stands in the locks of what both wait for.
+fn beside_one_that_stands<T: std::fmt::Debug + 'static>(
+    waits: impl Future<Output = T> + Send + 'static,
+    stands: impl Future<Output = T> + Send,
+) -> String {
+    let mut waits = Some(Box::pin(waits));
+    assert!(at_once(waits.as_mut().unwrap().as_mut()).is_none());
+    let standing: &'static Standing = Box::leak(Box::default());
+    let runtime = tokio::runtime::Handle::current();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let _in = runtime.enter();
+            assert!(pin!(stands).poll(&mut Context::from_waker(&standing.waker())).is_pending());
+        });
+        while !standing.stands.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // The parent's is dropped when nobody stands any more.
+        let waits = Arc::new(Mutex::new(waits));
+        let theirs = Arc::clone(&waits);
+        let child = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            in_a_child(move || {
+                let mut call = theirs.lock().unwrap().take().unwrap();
+                let said = at_once(call.as_mut());
+                drop(call);
+                format!("{said:?}")
+            })
+        }));
+        standing.goes_on.store(true, Ordering::Relaxed);
+        child.unwrap()
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_goes_on_in_a_child_takes_no_lock_of_what_it_waits_for() {
+    let fake = Fake::start(1).await;
+    let (client, _peer) = fake.pair(quick().max_in_flight(1)).await;
+    let next = || {
+        let client = client.clone();
+        async move { client.next(Order::Any).await }
+    };
+    let mut in_flight = Box::pin(next());
+    assert!(at_once(in_flight.as_mut()).is_none());
+    let child = beside_one_that_stands(next(), next());
+    assert!(child.contains("Forked"), "waiting for room: {child}");
+    let source = client.prefetch(PrefetchOptions::new().wait(Duration::from_mins(1))).unwrap();
+    let next = || {
+        let mut ids = source.ids();
+        async move { ids.next().await }
+    };
+    let child = beside_one_that_stands(next(), next());
+    assert!(child.contains("Forked"), "waiting for ids: {child}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -224,6 +311,7 @@ unsafe extern "C" {
     fn unshare(flags: i32) -> i32;
     fn close(fd: i32) -> i32;
     fn fork() -> i32;
+    safe fn alarm(seconds: u32) -> u32;
 }
 
 /// A command that runs another as the first process of a pid namespace, if this user may have one.
