@@ -94,6 +94,10 @@ func makeRoom(buf []byte, from, to int) ([]byte, int, int) {
 func (l *Link) afterTimeout(looks []chan struct{}) ([]chan struct{}, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.state == ended {
+		// Another one ended it, and has told all of them.
+		return nil, l.lost(nil)
+	}
 	if len(looks) > 0 {
 		for _, look := range looks {
 			close(look)

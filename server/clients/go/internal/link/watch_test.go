@@ -51,6 +51,19 @@ func TestALinkThatWasSentAwayEndsInAnyCase(t *testing.T) {
 	})
 }
 
+func TestALinkThatAnotherOneEndsWhileItLooksForALateReplyReadsNoMore(t *testing.T) {
+	look := make(chan struct{})
+	l := &Link{conn: newStopped(1), done: make(chan struct{}), looks: []chan struct{}{look}}
+	looks, err := l.afterTimeout(nil)
+	if err != nil || len(looks) != 1 {
+		t.Fatalf("%v, %v", looks, err)
+	}
+	l.End(&fail.Error{Kind: fail.Closed})
+	if _, err := l.afterTimeout(looks); err == nil {
+		t.Fatal("it reads on")
+	}
+}
+
 func TestALinkThatCannotWriteEndsThoughNothingComes(t *testing.T) {
 	conn := newStopped(10)
 	conn.broken = errors.New("a test broke it")
