@@ -146,6 +146,17 @@ class Several:
         other.answer(6)
         self.assertEqual(calling.result(PATIENCE), 6)
 
+    def test_a_connect_of_a_client_that_was_connected_passes_a_silent_server_and_so_do_those_that_share_its_search(self):
+        client, fakes, peers, home = self.both(connect_timeout=0.5)
+        peers[home].close()
+        until(lambda: not client.is_connected)
+        connecting = self.begin(client.connect)
+        fakes[1 - home].accept()
+        calling = self.begin(client.next)
+        fakes[home].greet().answer(6)
+        connecting.result(PATIENCE)
+        self.assertEqual(calling.result(PATIENCE), 6)
+
     def test_a_server_that_is_silent_for_a_moment_is_not_left_for_one_that_was_not_there(self):
         client, fakes, peers, home = self.both(timeout=PATIENCE)
         # Nobody is there when it loses its server, and looks for another one.

@@ -29,7 +29,7 @@ class AsyncClient(Base):
 
     async def connect(self) -> AsyncClient:
         """Connects now, and says what is wrong with the servers."""
-        await self._fleet.link(self._fleet.options.connect_timeout)
+        await self._fleet.link(max(self._fleet.options.timeout, self._fleet.options.connect_timeout))
         return self
 
     async def close(self) -> None:

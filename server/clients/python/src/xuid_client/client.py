@@ -128,7 +128,7 @@ class Client(Base):
 
     def connect(self) -> Client:
         """Connects now, and says what is wrong with the servers."""
-        run(self._fleet.link(self._fleet.options.connect_timeout))
+        run(self._fleet.link(max(self._fleet.options.timeout, self._fleet.options.connect_timeout)))
         return self
 
     def close(self) -> None:

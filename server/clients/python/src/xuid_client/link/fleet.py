@@ -195,11 +195,18 @@ class Fleet:
             # (F2). What the server may take by the request's own wait is no reason to wait for less long.
             waited = min(time.monotonic() - begin, request.wait)
             end = begin + waited + self.options.timeout if repeat else math.inf
-            link = await self.link(self.options.timeout, end)
+            try:
+                link = await self.link(self.options.timeout, end)
+            except Timeout as error:
+                if not repeat:
+                    raise
+                # What was left says less than what the call had.
+                raise Timeout(error.server, limit) from None
             server = link.served.server
             if time.monotonic() >= begin + limit:
                 raise Timeout(server, limit)
             begun_here = time.monotonic()
+            has_time = begin + limit - begun_here >= request.wait + patience / 2
             try:
                 return await link.exchange(request, begin + limit)
             except NotSent:
@@ -211,8 +218,7 @@ class Fleet:
                 # The caller ends alone: the link judges for itself whether it was silent for too long. If it was since the
                 # request, and there are other servers, they are asked from now on. Not where none of them was there a moment
                 # ago: all calls would wait for that. Nor by one that was repeated here with little time left: that is no lateness.
-                had_time = time.monotonic() - begun_here >= request.wait + patience / 2
-                if had_time and link.is_silent_since(begun_here) and self._is_other_there(link):
+                if has_time and link.is_silent_since(begun_here) and self._is_other_there(link):
                     link.retire()
                 raise Timeout(server, limit) from None
             except Refused as error:
