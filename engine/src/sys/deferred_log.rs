@@ -14,6 +14,8 @@ use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
+use crate::sys::fork_word::Began;
+
 /// What calls the subscriber. It owns what it tells.
 type Line = Box<dyn FnOnce()>;
 
@@ -110,23 +112,23 @@ impl Unsaid {
 
     /// Calls them in their order. False in a child that one of them forked.
     pub(crate) fn say(self) -> bool {
-        if !call_all(self.wakers, Waker::wake) {
+        if !call_all(self.wakers, Waker::wake, &Began::here) {
             std::mem::forget(self.lines);
             return false;
         }
-        call_all(self.lines, |line| line())
+        call_all(self.lines, |line| line(), &Began::here)
     }
 }
 
 /// Calls strangers (I2). False in a child that one of them forked (I3): what is left is forgotten there, since to drop it is
 /// to call it, too.
-fn call_all<T>(strangers: Vec<T>, call: impl Fn(T)) -> bool {
+fn call_all<T>(strangers: Vec<T>, call: impl Fn(T), begin: &impl Fn() -> Began) -> bool {
     let mut strangers = strangers.into_iter();
     while let Some(stranger) = strangers.next() {
-        let process = std::process::id();
+        let process = begin();
         // The panic was told by its hook; there is nothing to undo.
         let _ = catch_unwind(AssertUnwindSafe(|| call(stranger)));
-        if std::process::id() != process {
+        if process.forked() {
             std::mem::forget(strangers);
             return false;
         }
@@ -220,6 +222,31 @@ mod tests {
         assert_eq!(said.try_iter().collect::<Vec<_>>(), [1, 1, 2], "I2");
         wake([waker]);
         assert_eq!(said.try_recv(), Ok(1));
+    }
+
+    /// A fork into another pid namespace keeps the process id, where that is 1.
+    #[test]
+    #[cfg(not(loom))]
+    fn in_a_child_that_has_its_parents_process_id_the_others_are_not_called() {
+        use crate::sys::fork_word::ProcessMark;
+
+        for looks_within in [false, true] {
+            let mark: &'static ProcessMark = Box::leak(Box::new(ProcessMark::new().unwrap()));
+            let called = RefCell::new(Vec::new());
+            let begin = || Began::by(Some(mark));
+            let call = |stranger| {
+                called.borrow_mut().push(stranger);
+                if stranger == 2 {
+                    mark.wipe();
+                    // Calls of the child's own.
+                    assert!(!looks_within || call_all(vec![7], |_| (), &begin));
+                }
+            };
+            assert!(!call_all(vec![1, 2, 3], call, &begin), "I3");
+            assert_eq!(*called.borrow(), [1, 2]);
+            assert!(call_all(vec![4], |stranger| called.borrow_mut().push(stranger), &begin));
+            assert_eq!(*called.borrow(), [1, 2, 4], "and the child goes on");
+        }
     }
 
     #[test]

@@ -23,9 +23,11 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::AtomicU64 as PlainAtomicU64;
 
 #[cfg(loom)]
-pub(crate) use self::modelled::{ForkWord, Maker, WordPool};
+pub(crate) use self::modelled::{Began, ForkWord, Maker, WordPool};
+#[cfg(all(test, not(loom)))]
+pub(crate) use self::page::ProcessMark;
 #[cfg(not(loom))]
-pub(crate) use self::page::{ForkWord, Maker, WordPool};
+pub(crate) use self::page::{Began, ForkWord, Maker, WordPool};
 use crate::sys::atomics::{AtomicU64, Ordering, load_in_order, store_in_order};
 
 /// Between two generations. 2^44 of them are 557 years of a thousand engines that renew theirs each second.
@@ -37,10 +39,12 @@ static NEXT: PlainAtomicU64 = PlainAtomicU64::new(GENERATION_STEP);
 #[cfg(not(loom))]
 mod page {
     use std::sync::Arc;
+    use std::sync::atomic::AtomicPtr;
+    use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
     use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
-    use super::{AtomicU64, NonNull, Ordering, io, ptr};
+    use super::{AtomicU64, GENERATION_STEP, NEXT, NonNull, Ordering, io, ptr};
     use crate::sys::guards::Guard;
 
     /// Bytes mapped. The kernel rounds up to its page, of at least this size on every 64-bit Linux.
@@ -154,6 +158,80 @@ mod page {
         }
     }
 
+    /// A word with a value that is another one in each forked child.
+    #[derive(Debug)]
+    pub(crate) struct ProcessMark(ForkWord);
+
+    impl ProcessMark {
+        pub(crate) fn new() -> io::Result<Self> {
+            Ok(Self(ForkWord::new()?))
+        }
+
+        /// The mark of all that lives in one process: made once, and there for good. `None`: the system has no page for it.
+        fn of_all() -> Option<&'static Self> {
+            // No lock, which a child might find held.
+            static MADE: AtomicPtr<ProcessMark> = AtomicPtr::new(ptr::null_mut());
+            let found = MADE.load(Acquire);
+            let mark = if found.is_null() {
+                let mine = Box::into_raw(Box::new(Self::new().ok()?));
+                match MADE.compare_exchange(ptr::null_mut(), mine, AcqRel, Acquire) {
+                    Ok(_) => mine,
+                    Err(theirs) => {
+                        // SAFETY: it was made above, and nobody else has seen it.
+                        drop(unsafe { Box::from_raw(mine) });
+                        theirs
+                    }
+                }
+            } else {
+                found
+            };
+            // SAFETY: what stands there was a box, and is never dropped.
+            Some(unsafe { &*mark })
+        }
+
+        fn value(&self) -> u64 {
+            let word = self.0.word();
+            let found = word.load(Ordering::Relaxed);
+            if found != 0 {
+                return found;
+            }
+            // The first one of this process.
+            let mine = NEXT.fetch_add(GENERATION_STEP, Ordering::Relaxed);
+            word.compare_exchange(0, mine, Ordering::Relaxed, Ordering::Relaxed)
+                .map_or_else(|theirs| theirs, |_| mine)
+        }
+
+        /// As a fork leaves it in the child.
+        #[cfg(test)]
+        pub(crate) fn wipe(&self) {
+            self.0.word().store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// The process in which something begins, for who looks again behind a stranger's code that may have forked.
+    #[derive(Debug)]
+    pub(crate) struct Began {
+        /// Where the system wipes no pages.
+        id: u32,
+        mark: Option<(&'static ProcessMark, u64)>,
+    }
+
+    impl Began {
+        /// In this process.
+        pub(crate) fn here() -> Self {
+            Self::by(ProcessMark::of_all())
+        }
+
+        pub(crate) fn by(mark: Option<&'static ProcessMark>) -> Self {
+            Self { id: std::process::id(), mark: mark.map(|mark| (mark, mark.value())) }
+        }
+
+        /// Whether this is a child of that process.
+        pub(crate) fn forked(&self) -> bool {
+            self.mark.is_some_and(|(mark, value)| mark.value() != value) || std::process::id() != self.id
+        }
+    }
+
     /// The process that made something. Its id does not tell it from a forked child: the first process of a pid namespace
     /// has the id that its parent has, if that one is the first of another.
     #[derive(Debug, Clone)]
@@ -211,6 +289,20 @@ mod modelled {
         #[expect(clippy::unused_self, reason = "as the real one")]
         pub(crate) fn take(&mut self) -> io::Result<ForkWord> {
             ForkWord::new()
+        }
+    }
+
+    #[derive(Debug)]
+    pub(crate) struct Began;
+
+    impl Began {
+        pub(crate) fn here() -> Self {
+            Self
+        }
+
+        #[expect(clippy::unused_self, reason = "as the real one")]
+        pub(crate) fn forked(&self) -> bool {
+            false
         }
     }
 
