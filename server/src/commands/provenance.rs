@@ -104,6 +104,11 @@ fn ids(given: &[String], form: Prefixed<'_>) -> Result<Vec<Id>> {
         }
         input.split_whitespace().try_for_each(&mut read)?;
     }
+    if ids.is_empty() {
+        let form = form.form();
+        let none = format!("no id is given; allowed are ids in {form}, as arguments or on standard input");
+        return Err(usage(none).into());
+    }
     Ok(ids)
 }
 

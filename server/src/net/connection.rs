@@ -10,7 +10,8 @@
 //! - I4 a deadline is over only if nothing lies in the socket and it takes nothing of what is to be written: this
 //!   process may have been stopped, and not the client. A client that never stops sending must not hold two of them off:
 //!   the one before HELLO is over behind one look, of [`INBOX_MOST`] at most, and the one behind GOAWAY is set anew once,
-//!   for [`GO_AWAY_GRACE`], and is then over behind such a look;
+//!   for [`GO_AWAY_GRACE`], and is then over behind such a look. Who knows no GOAWAY (RESP, HTTP) may finish the request that has
+//!   begun by then, and by the next verdict: one that streams is closed between two requests, or at the end of the drain;
 //! - I5 before HELLO was accepted one deadline holds, whatever is sent, and whether its replies are read or not;
 //! - I6 a thousand requests in one piece wait for one turn of the other connections of the thread, and a thousand behind
 //!   them for another, if others ask.

@@ -81,8 +81,10 @@ fn ids_are_decoded_from_standard_input() {
     assert_eq!(String::from_utf8_lossy(&said.stdout).lines().count(), 1, "nor does a long one");
     let (code, why) = failure(&said);
     assert!(code == Some(1) && why.contains("longer than 1024 bytes"), "{code:?}: {why}");
-    let (code, why) = failure(&fed(&["decode"], b" \n"));
-    assert!(code == Some(2) && why.contains("no id is given"), "{code:?}: {why}");
+    for args in [&["decode"][..], &["decode", "-"], &["provenance", "-"]] {
+        let (code, why) = failure(&fed(args, b" \n"));
+        assert!(code == Some(2) && why.contains("no id is given"), "{args:?}: {code:?}: {why}");
+    }
 }
 
 #[test]

@@ -38,17 +38,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             None => teller.tell_all(io::stdin().lock())?,
         }
     }
-    if ids.is_empty() {
-        let stdin = io::stdin();
-        if !stdin.is_terminal() {
-            teller.tell_all(stdin.lock())?;
-        }
-        if teller.told + teller.wrong == 0 {
-            let form = form.form();
-            let none =
-                format!("no id is given; allowed are ids in {form}, as arguments or on standard input");
-            return Err(usage(none).into());
-        }
+    let stdin = io::stdin();
+    if ids.is_empty() && !stdin.is_terminal() {
+        teller.tell_all(stdin.lock())?;
+    }
+    if teller.told + teller.wrong == 0 {
+        let form = form.form();
+        let none = format!("no id is given; allowed are ids in {form}, as arguments or on standard input");
+        return Err(usage(none).into());
     }
     teller.out.flush()?;
     match teller.wrong {
