@@ -35,6 +35,11 @@ impl Sequence {
         Self { word: named.word.clone(), named, hub }
     }
 
+    #[cfg(test)]
+    pub(crate) fn named_for_test(&self) -> &Arc<Named> {
+        &self.named
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &SequenceName {

@@ -66,9 +66,19 @@ impl<T> Reply<T> {
 
     fn poll_with(&self, waker: &Waker) -> Poll<Result<T, ControlError>> {
         // The thread that answers is the parent's, and may have held the lock.
-        if self.alive.as_ref().is_some_and(GenerationWord::forked) && Guard::SequenceForked.holds() {
+        if self.forked() {
             return Poll::Ready(Err(ControlError::Forked));
         }
+        let polled = self.poll_here(waker);
+        // Clone and drop of a waker may fork.
+        if self.forked() { Poll::Ready(Err(ControlError::Forked)) } else { polled }
+    }
+
+    fn forked(&self) -> bool {
+        self.alive.as_ref().is_some_and(GenerationWord::forked) && Guard::SequenceForked.holds()
+    }
+
+    fn poll_here(&self, waker: &Waker) -> Poll<Result<T, ControlError>> {
         // A waker is a stranger's code, its clone and its drop as well: the old one goes after the lock.
         let mut kept = Some(waker.clone());
         let mut state = lock(&self.state);

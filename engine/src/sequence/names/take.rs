@@ -87,6 +87,10 @@ impl Hub {
     /// Ids for a thread's run, up to so many, and the segment that the next ones are of.
     pub(crate) fn pull(&self, named: &Arc<Named>, most: u64) -> Option<(Span, Option<Arc<Segment>>)> {
         let boot = self.now();
+        // As in `take`.
+        if self.forked() {
+            return None;
+        }
         let mut state = named.lock();
         // Those who wait in line come first.
         if !state.line.is_empty() || named.is_strict(&state) {
@@ -103,6 +107,10 @@ impl Hub {
     #[inline(never)]
     pub(crate) fn ask_next(&self, named: &Arc<Named>) {
         let boot = self.now();
+        // As in `take`.
+        if self.forked() {
+            return;
+        }
         let mut state = named.lock();
         self.ask_if_due(named, &mut state, boot);
     }
@@ -113,7 +121,7 @@ impl Hub {
     #[inline(never)]
     pub(crate) fn ask_after_hit(&self, named: &Arc<Named>, hit: (u64, u64)) -> bool {
         self.ask_next(named);
-        named.keep_hit(&mut named.lock(), hit)
+        !self.forked() && named.keep_hit(&mut named.lock(), hit)
     }
 
     /// Waits for a place in the line to be served, on the calling thread.

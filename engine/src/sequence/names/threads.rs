@@ -299,6 +299,10 @@ impl Runs {
             return None;
         }
         let span = self.pull(generation, hub, named)?;
+        // In the line of a leap, when the next grant was asked for.
+        if hub.forked() {
+            return None;
+        }
         self.counters.taken.add(span.count);
         // A leap that showed when the next grant was asked for: the ids may have been taken before.
         let is_void = named.word.load() != generation && Guard::LeapWastesHit.holds();

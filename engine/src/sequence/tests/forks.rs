@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Wake, Waker};
+use std::sync::{Arc, Barrier, Mutex};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::time::Duration;
 
 use tracing::Level;
@@ -405,6 +405,95 @@ fn a_call_in_which_the_line_of_a_leap_forks_is_refused_in_the_child() {
             Poll::Pending => Err(SequenceError::COUNT),
         }
     });
+}
+
+/// The same while another thread of the parent has the lock of that name.
+fn assert_child_takes_no_lock(nth: u64, call: impl Fn(&Sequence) -> Result<u64, SequenceError>) {
+    let (world, clock) = (World::new(), Arc::new(TrapClock::default()));
+    let folder = tempfile::tempdir().unwrap();
+    world.create("a", SequenceSettings::default());
+    let builder = world.builder().wait(Duration::ZERO).clock(clock.clone());
+    let (sequences, mut teller) = builder.assemble_for_test();
+    let a = sequence(&sequences, "a");
+    assert!(call(&a).is_err());
+    teller.turn_now();
+    let forks = Forks::new(folder.path());
+    let (forking, name) = (forks.clone(), a.named_for_test().clone());
+    let forks_at_a_leap = AtEach(Level::WARN, move || {
+        let (is_locked, goes_on) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+        let (name, theirs) = (name.clone(), (is_locked.clone(), goes_on.clone()));
+        let holder = std::thread::spawn(move || {
+            let _held = name.lock();
+            theirs.0.wait();
+            theirs.1.wait();
+        });
+        is_locked.wait();
+        forking.clone().wake();
+        if forking.child() > 0 {
+            goes_on.wait();
+            holder.join().unwrap();
+        }
+    });
+    let got = tracing::subscriber::with_default(forks_at_a_leap, || {
+        (0..1_000).find_map(|taken| {
+            // Before that the thread does not know the segment.
+            clock.readings.store(if taken < 20 { 0 } else { nth }, Ordering::Relaxed);
+            let got = call(&a);
+            (forks.child() != -1).then_some(got)
+        })
+    });
+    if forks.child() == 0 {
+        let is_refused = |error: SequenceError| error.kind() == SequenceErrorKind::Forked;
+        Forks::end(!got.is_some_and(|got| got.is_err_and(is_refused)));
+    }
+    assert!(forks.child() > 0, "there was no line");
+    assert!(!forks.is_changed.load(Ordering::Relaxed), "the child went on, at reading {nth}");
+}
+
+#[test]
+fn a_call_in_which_the_line_of_a_leap_forks_takes_no_lock_in_the_child() {
+    assert_child_takes_no_lock(1, Sequence::next_id);
+    assert_child_takes_no_lock(2, Sequence::next_id);
+    assert_child_takes_no_lock(1, Sequence::try_next_ordered);
+}
+
+/// A waker that forks where it is cloned.
+struct ForksInClone(Arc<Forks>);
+
+#[expect(unsafe_code, reason = "a waker with a clone of its own needs it")]
+impl ForksInClone {
+    const TABLE: RawWakerVTable = RawWakerVTable::new(Self::clone, |_| (), |_| (), |_| ());
+
+    fn clone(this: *const ()) -> RawWaker {
+        // SAFETY: `waker` gave it, and it is never dropped.
+        let this = unsafe { &*this.cast::<Self>() };
+        this.0.clone().wake();
+        RawWaker::new(std::ptr::from_ref(this).cast(), &Self::TABLE)
+    }
+
+    fn waker(forks: Arc<Forks>) -> Waker {
+        let this: &'static Self = Box::leak(Box::new(Self(forks)));
+        // SAFETY: the table's functions read what is never dropped, and may be shared.
+        unsafe { Waker::new(std::ptr::from_ref(this).cast(), &Self::TABLE) }
+    }
+}
+
+#[test]
+fn a_question_whose_waker_forks_where_it_is_cloned_is_refused_in_the_child() {
+    let (world, folder) = (World::new(), tempfile::tempdir().unwrap());
+    world.create("a", SequenceSettings::default());
+    let (sequences, mut teller) = world.builder().assemble_for_test();
+    let forks = Forks::new(folder.path());
+    let mut asked = sequences.info(&SequenceName::new("a").unwrap());
+    let waker = ForksInClone::waker(forks.clone());
+    let polled = std::pin::Pin::new(&mut asked).poll(&mut Context::from_waker(&waker));
+    if forks.child() == 0 {
+        Forks::end(!matches!(polled, Poll::Ready(Err(ControlError::Forked))));
+    }
+    assert!(forks.child() > 0 && polled.is_pending());
+    assert!(!forks.is_changed.load(Ordering::Relaxed), "the child waits for an answer");
+    teller.turn();
+    assert!(asked.wait().is_ok());
 }
 
 /// A stranger's waker.
