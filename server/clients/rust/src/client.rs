@@ -197,13 +197,16 @@ impl Client {
     /// Runs of [`Order::Any`] for a prefetching source, tried once, and the time they were asked for. Waiting for a
     /// connection comes before that.
     pub(crate) async fn ahead(&self, count: u32, wait: Duration, patience: Duration) -> Ahead {
-        self.fleet.link().await?;
-        let asked = Moment::now();
-        let patience = patience.min(self.fleet.options.timeout);
-        match self.attempt(&Request::Runs(Bulk::new(count, Order::Any, wait)), patience).await? {
-            Answer::Runs(runs) => Ok((asked, runs)),
-            other => Err(self.mismatch(&other)),
-        }
+        let ahead = async {
+            self.fleet.link().await?;
+            let asked = Moment::now();
+            let patience = patience.min(self.fleet.options.timeout);
+            match self.attempt(&Request::Runs(Bulk::new(count, Order::Any, wait)), patience).await? {
+                Answer::Runs(runs) => Ok((asked, runs)),
+                other => Err(self.mismatch(&other)),
+            }
+        };
+        Own::new(&self.fleet.process, ahead).await
     }
 
     /// Has these told when a server turns out to be of another cluster, and of the close.

@@ -18,6 +18,8 @@ use tracing::Level;
 use tracing::dispatcher::{Dispatch, get_default, has_been_set, with_default};
 use tracing::level_filters::LevelFilter;
 
+use crate::process::Process;
+
 /// Lines that wait for a reader that stands still.
 const MOST_LINES: usize = 256;
 
@@ -29,12 +31,13 @@ struct Line {
 struct Waiting {
     lines: VecDeque<Line>,
     /// Whose they are: a forked child has its parent's, and not its thread.
-    process: u32,
+    process: Option<Process>,
     /// A thread says them.
     are_said: bool,
 }
 
-static WAITING: Mutex<Waiting> = Mutex::new(Waiting { lines: VecDeque::new(), process: 0, are_said: false });
+static WAITING: Mutex<Waiting> =
+    Mutex::new(Waiting { lines: VecDeque::new(), process: None, are_said: false });
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
 /// Has a line of that level said, soon.
@@ -49,11 +52,10 @@ pub(crate) fn log(level: Level, line: impl FnOnce() + Send + 'static) {
         DROPPED.fetch_add(1, Ordering::Relaxed);
         return;
     };
-    let process = std::process::id();
-    if waiting.process != process {
+    if waiting.process.as_ref().is_none_or(|process| process.check().is_err()) {
         // The parent says them; to drop a stranger's is to call it.
         std::mem::forget(std::mem::take(&mut waiting.lines));
-        (waiting.process, waiting.are_said) = (process, false);
+        (waiting.process, waiting.are_said) = (Some(Process::this()), false);
     }
     if waiting.lines.len() >= MOST_LINES {
         DROPPED.fetch_add(1, Ordering::Relaxed);

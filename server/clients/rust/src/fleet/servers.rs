@@ -9,9 +9,9 @@
 //! - I4 a close ends every link that has not ended, also one that was left with calls in flight, the search for another one,
 //!   and the pause before a call is repeated. What is held is dropped.
 
-use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
+use std::{fmt, io};
 
 use tokio::sync::{Semaphore, watch};
 use tokio::task::AbortHandle;
@@ -27,7 +27,7 @@ use crate::link::Link;
 use crate::link::dial::{Greeted, dial};
 use crate::log::log;
 use crate::options::Options;
-use crate::process::Process;
+use crate::process::{Own, Process};
 use crate::served::Served;
 
 /// After a refusal a server is left for another one that was not dialed for so long, or for as long as the refusal says
@@ -39,7 +39,6 @@ const MOST_STAY: Duration = Duration::from_secs(10);
 /// What "never" comes to for a client that had to leave its first choice.
 const LONGEST_AWAY: Duration = Duration::from_hours(24 * 365 * 30);
 
-#[derive(Debug)]
 pub(crate) struct Fleet {
     /// In the order of choice: the first is a random one.
     servers: Vec<Arc<str>>,
@@ -57,10 +56,16 @@ pub(crate) struct Fleet {
     holders: Holders,
 }
 
+/// By hand: a writer is a stranger's code, and gets nothing under a lock.
+impl fmt::Debug for Fleet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fleet").field("servers", &self.servers).finish_non_exhaustive()
+    }
+}
+
 /// How a search for a server ended.
 type Found = Result<Arc<Link>, ClientError>;
 
-#[derive(Debug)]
 struct Current {
     link: Arc<Link>,
     /// Those that were left; one that has ended goes by itself (I4).
@@ -102,7 +107,8 @@ impl Fleet {
         }
         shuffle(&mut servers);
         let mut away = Away::of(servers.len());
-        let (at, greeted) = greet_all(&servers, &options, &mut away).await?;
+        let process = Process::this();
+        let (at, greeted) = Own::new(&process, greet_all(&servers, &options, &mut away)).await?;
         let link = Link::start(greeted, &options);
         let pinned = Arc::clone(&link.served);
         let current = Mutex::new(Current {
@@ -115,7 +121,7 @@ impl Fleet {
             return_trip: None,
             closed: false,
         });
-        let (process, dialing) = (Process::this(), tokio::sync::Mutex::new(()));
+        let dialing = tokio::sync::Mutex::new(());
         let fleet = Arc::new(Self {
             servers,
             process,

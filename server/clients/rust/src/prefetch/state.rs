@@ -1,5 +1,6 @@
 //! What handles and refiller share.
 
+use std::fmt;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,7 +17,6 @@ use crate::process::Process;
 /// of short ages.
 const EARLY: Duration = Duration::from_millis(5);
 
-#[derive(Debug)]
 pub(super) struct PrefetchState {
     pub(super) oldest: Oldest,
     pub(super) options: PrefetchOptions,
@@ -31,6 +31,13 @@ pub(super) struct PrefetchState {
     /// There is news for tasks that wait, and for threads that do.
     pub(super) arrived: Notify,
     pub(super) arrived_for_threads: Condvar,
+}
+
+/// By hand: a writer is a stranger's code, and gets nothing under a lock.
+impl fmt::Debug for PrefetchState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PrefetchState").field("options", &self.options).finish_non_exhaustive()
+    }
 }
 
 impl PrefetchState {

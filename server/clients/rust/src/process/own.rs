@@ -27,7 +27,14 @@ impl<T, F: Future<Output = Result<T, ClientError>>> Future for Own<'_, F> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.process.check()?;
         match &mut self.call {
-            Some(call) => call.as_mut().poll(context),
+            Some(call) => {
+                let polled = call.as_mut().poll(context);
+                if polled.is_ready() {
+                    // A waker is a stranger's code, its clone and its drop as well, and may have forked within.
+                    self.process.check()?;
+                }
+                polled
+            }
             None => Poll::Pending,
         }
     }

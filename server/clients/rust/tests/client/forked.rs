@@ -8,7 +8,7 @@ use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::pin::pin;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 use std::time::Duration;
@@ -231,6 +231,96 @@ async fn a_call_that_goes_on_in_a_child_takes_no_lock_of_what_it_waits_for() {
     };
     let child = beside_one_that_stands(next(), next());
     assert!(child.contains("Forked"), "waiting for ids: {child}");
+}
+
+/// A waker that forks where it is dropped, once it is armed.
+struct ForksInDrop {
+    is_armed: AtomicBool,
+    /// What the fork made: 0 in the child.
+    child: AtomicI32,
+}
+
+impl ForksInDrop {
+    const TABLE: RawWakerVTable =
+        RawWakerVTable::new(|this| RawWaker::new(this, &Self::TABLE), |_| (), |_| (), Self::drop);
+
+    fn waker(&'static self) -> Waker {
+        // SAFETY: the table's functions read a `ForksInDrop`, which is there for good and may be shared.
+        unsafe { Waker::new(std::ptr::from_ref(self).cast(), &Self::TABLE) }
+    }
+
+    fn drop(this: *const ()) {
+        // SAFETY: `waker` gave it.
+        let this = unsafe { &*this.cast::<Self>() };
+        if this.is_armed.swap(false, Ordering::Relaxed) {
+            // SAFETY: the child polls, writes a file and ends.
+            let child = unsafe { fork() };
+            this.child.store(child, Ordering::Relaxed);
+            if child == 0 {
+                alarm(20);
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reply_at_whose_hand_over_a_waker_forks_is_the_parents() {
+    let fake = Fake::start(1).await;
+    let (client, mut peer) = fake.pair(quick()).await;
+    let mut call = Box::pin(client.next(Order::Any));
+    let forks: &'static ForksInDrop =
+        Box::leak(Box::new(ForksInDrop { is_armed: AtomicBool::new(false), child: AtomicI32::new(-1) }));
+    assert!(call.as_mut().poll(&mut Context::from_waker(&forks.waker())).is_pending());
+    peer.serve(7).await;
+    // Its answer comes behind the other's.
+    let (pong, ()) = soon(async {
+        tokio::join!(client.ping(&[1]), async {
+            let request_id = peer.expect(Asked::Ping(vec![1])).await;
+            peer.send(|out| reply_ping(out, request_id, &[1])).await;
+        })
+    })
+    .await;
+    pong.unwrap();
+    let file = std::env::temp_dir().join(format!("xuid-client-drop-{}", std::process::id()));
+    forks.is_armed.store(true, Ordering::Relaxed);
+    let polled = at_once(call.as_mut());
+    let child = forks.child.load(Ordering::Relaxed);
+    if child == 0 {
+        let _ = std::fs::write(&file, format!("{polled:?}"));
+        // SAFETY: ends the child at once.
+        unsafe { _exit(0) };
+    }
+    assert!(child > 0, "nobody forked");
+    wait_for(child);
+    let childs = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(file).unwrap();
+    assert_eq!(polled.unwrap().unwrap(), 7);
+    assert!(childs.contains("Forked"), "the child got {childs}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connect_that_goes_on_in_a_child_is_refused_and_one_that_is_dropped_there_harms_none() {
+    let fake = Fake::start(1).await;
+    let connect = Arc::new(Mutex::new(Some(Box::pin(Client::connect(fake.addr, quick())))));
+    assert!(at_once(connect.lock().unwrap().as_mut().unwrap().as_mut()).is_none());
+    let mut peer = fake.greet().await;
+    // It was woken, and not polled since.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let theirs = Arc::clone(&connect);
+    let child = in_a_child(move || {
+        let mut connect = theirs.lock().unwrap().take().unwrap();
+        let said = at_once(connect.as_mut()).map(|connected| connected.map(|_| ()));
+        drop(connect);
+        format!("{said:?}")
+    });
+    assert!(child.contains("Forked"), "{child}");
+    let mut connect = connect.lock().unwrap().take().unwrap();
+    let client = soon(connect.as_mut()).await.unwrap();
+    let begin = std::time::Instant::now();
+    let (id, ()) = soon(async { tokio::join!(client.next(Order::Any), peer.serve(7)) }).await;
+    assert_eq!(id.unwrap(), 7);
+    // Where its socket is heard of no more, the reply is found when its time is over.
+    assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,6 +1,7 @@
 //! Ids asked for ahead of need, from one server.
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use tracing::span::{Attributes, Id, Record};
@@ -269,6 +270,29 @@ async fn a_reader_of_the_log_that_panics_or_stands_still_costs_no_call_and_no_re
     assert!(source.stats().failed_refills > 1, "{:?}", source.stats());
     assert_eq!(first_of_a_server_that_is_back(&fake, &mut ids).await, 500);
     assert!(source.failure().is_none());
+}
+
+/// A writer that asks what it writes of.
+struct Asks(Client, Arc<Prefetch>);
+
+impl std::fmt::Write for Asks {
+    fn write_str(&mut self, _: &str) -> std::fmt::Result {
+        let (client, source, (tell, told)) = (self.0.clone(), Arc::clone(&self.1), mpsc::channel());
+        std::thread::spawn(move || {
+            tell.send((client.is_connected(), source.stats(), source.ids().try_next()))
+        });
+        told.recv_timeout(LONG).map(|_| ()).map_err(|_| std::fmt::Error)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_writes_a_client_down_gets_nothing_of_it_under_a_lock() {
+    let mill = Mill::start(0).await;
+    let client = soon(Client::connect(mill.addr, quick())).await.unwrap();
+    let source = Arc::new(client.prefetch(patient()).unwrap());
+    let (ids, sequence) = (source.ids(), client.sequence("orders"));
+    let mut asks = Asks(client.clone(), Arc::clone(&source));
+    std::fmt::write(&mut asks, format_args!("{client:?} {sequence:?} {source:?} {ids:?}")).unwrap();
 }
 
 #[tokio::test]
