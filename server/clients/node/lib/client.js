@@ -177,8 +177,11 @@ export class Client {
       return await link.exchange(request, leftMs, signal);
     } catch (error) {
       if (error instanceof ConnectionLostError && link.wasSentAway) return undefined;
-      // One that was repeated here with little time left tells nothing of this server.
-      const isLate = error instanceof TimeoutError && leftMs >= patienceMs / 2;
+      const isLate = error instanceof TimeoutError;
+      if (isLate && leftMs < patienceMs / 2) {
+        // One that was repeated here with little time left tells nothing of this server. What was left says less than what it had.
+        throw TimeoutError.ofServer(link.served.server, patienceMs + (request.waitMs ?? 0));
+      }
       if (isLate && link.isSilentSince(begin) && this.#fleet.isOtherThere(link)) link.retire();
       else if (leadsElsewhere(error)) this.#fleet.leave(link, error);
       throw error;

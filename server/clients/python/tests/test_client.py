@@ -18,9 +18,11 @@ from xuid_client import (
     Timeout,
     Unreachable,
     UsageError,
+    XuidError,
     wire,
 )
 from xuid_client.link.tasks import Tasks
+from xuid_client.link.threads import run
 
 from .support import frames
 from .support.fake import PATIENCE, Blocking, Stories, until
@@ -450,9 +452,58 @@ class Leaving:
 class CallsOfThreads(Calls, Stories):
     kind = Client
 
+    def test_a_call_whose_time_ends_as_its_connection_does_is_told_at_once(self):
+        client, peer = self.pair(self.fake())
+        link = client._fleet._link
+        sleep, turn, looks = link._sleep, link._turn, []
+
+        def sleeps():
+            looks[:] = sleep()
+            return list(looks)
+
+        def ends():
+            if not looks:
+                return turn()
+            raise ConnectionLost("a server", "it ended")
+
+        link._sleep, link._turn = sleeps, ends
+        begin = time.monotonic()
+        with self.assertRaises(XuidError):
+            run(link.exchange(wire.next_id("any"), begin + 0.1))
+        self.assertLess(time.monotonic() - begin, 0.6)
+
 
 class CallsOfTasks(Calls, Stories):
     kind = Blocking
+
+    def test_replies_that_came_while_the_process_was_stopped_beyond_its_times_count(self):
+        fake = self.fake()
+        client, peer = self.pair(fake, timeout=0.5)
+
+        async def calls():
+            selector = asyncio.get_running_loop()._selector
+            select = selector.select
+
+            def goes_on(timeout):
+                # Of the first look behind a stop, in whose time all others are over, the system tells nothing.
+                selector.select = select
+                asked = peer.asks(wire.NEXT)
+                peer.send(frames.reply(wire.PING, peer.asked().request_id, b""))
+                peer.send(frames.number(wire.NEXT, asked.request_id, 5))
+                time.sleep(0.6)
+                return []
+
+            waits = asyncio.ensure_future(client.client.array(1, wait=30))
+            call = asyncio.ensure_future(client.client.next())
+            # Half of the time is over, and the server was asked whether it is there.
+            await asyncio.sleep(0.35)
+            waiting = peer.asks(wire.ARRAY)
+            selector.select = goes_on
+            number = await call
+            peer.send(frames.ids(wire.ARRAY, waiting.request_id, [6]))
+            return number, list(await waits)
+
+        self.assertEqual(client.in_loop(calls()), (5, [6]))
 
 
 class RetryingThreads(Retrying, Stories):

@@ -110,7 +110,7 @@ func (f *Fleet) afterFailure(l *link.Link, err error, failure *fail.Error, begin
 	// Whether the link was silent for too long it judges for itself. If it was silent since the request, and there are
 	// other servers, they are asked from now on, and what is in flight here is still answered. Not where none of them was
 	// there a moment ago: all calls would wait for that.
-	if isLate && l.SilentSince(begin) && f.otherThere(l) {
+	if isLate && f.otherThere(l) && l.SilentSince(begin) {
 		l.Retire()
 	}
 }

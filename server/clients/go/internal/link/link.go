@@ -157,8 +157,9 @@ func (l *Link) SentAway() bool {
 }
 
 // SilentSince says whether no request was answered after that time: a server that is there, and answers nothing else, is
-// silent as well.
+// silent as well. What lies in the socket is read before: a process that was stopped finds its times over and nothing read.
 func (l *Link) SilentSince(t int64) bool {
+	l.readUp(lastLook)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.answered <= t

@@ -2,6 +2,7 @@ package link
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"sync"
@@ -94,6 +95,23 @@ func TestAReplyThatLiesInTheSocketWhenItsTimeIsOverCounts(t *testing.T) {
 	answer, err := l.Call(context.Background(), &wire.Request{Op: wire.OpNext}, Now())
 	if err != nil || answer.ID != 7 {
 		t.Fatalf("%+v, %v", answer, err)
+	}
+}
+
+func TestAServerWhoseReplyLiesInTheSocketWhenAContextEndsWasNotSilent(t *testing.T) {
+	conn := newStopped(10)
+	conn.replies = true
+	l := startStopped(conn, time.Hour)
+	defer l.End(&fail.Error{Kind: fail.Closed})
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	begin := Now()
+	_, err := l.Call(ctx, &wire.Request{Op: wire.OpNext}, begin)
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("%v", err)
+	}
+	if l.SilentSince(begin) {
+		t.Fatal("it was silent")
 	}
 }
 

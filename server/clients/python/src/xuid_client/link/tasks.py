@@ -23,6 +23,9 @@ from .threads import start
 T = TypeVar("T")
 
 
+#: How long a call whose time is over, or a verdict, waits for what still comes, in seconds.
+_LAST_LOOK = 1.0
+
 #: Behind so many seconds without a word a connection may be over. A server that says GOAWAY leaves more time than that.
 _QUIET = 0.1
 
@@ -65,6 +68,8 @@ class TaskLink(asyncio.Protocol):
         self._timer_at = 0.0
         self._is_flushing = False
         self._is_abandoned = False
+        #: How often something came.
+        self._reads = 0
         tell_of_forks(self)
 
     async def greet(self) -> None:
@@ -133,6 +138,7 @@ class TaskLink(asyncio.Protocol):
         transport.write(self._greeting.outbox)
 
     def data_received(self, data: bytes) -> None:
+        self._reads += 1
         try:
             if self._greeting:
                 served = self._greeting.receive(data)
@@ -191,8 +197,12 @@ class TaskLink(asyncio.Protocol):
         self._timer = self._loop.call_later(max(0.0, look_at - time.monotonic()), self._look)
 
     def _look(self) -> None:
-        # The loop has read what arrived before it calls its timers.
         self._timer = None
+        self._read_up(self._judge)
+
+    def _judge(self) -> None:
+        if self._conversation.ended:
+            return
         now = time.monotonic()
         try:
             if now >= self._conversation.look_at:
@@ -203,7 +213,22 @@ class TaskLink(asyncio.Protocol):
         self._flush()
 
     def _is_late(self, waiter: Waiter, limit: float) -> None:
-        waiter.reject(Timeout(self._server, limit))
+        self._read_up(lambda: waiter.reject(Timeout(self._server, limit)))
+
+    def _read_up(self, then: Callable[[], None]) -> None:
+        """Does that when everything was read that lies in the socket: a turn of the loop has passed that brought nothing. A process
+        that was stopped finds its times over before it has read anything."""
+        begin, reads = time.monotonic(), self._reads
+
+        def look() -> None:
+            nonlocal reads
+            if reads == self._reads or self._conversation.ended or time.monotonic() - begin >= _LAST_LOOK:
+                then()
+            else:
+                reads = self._reads
+                self._loop.call_soon(self._loop.call_soon, look)
+
+        self._loop.call_soon(self._loop.call_soon, look)
 
 
 class Tasks:

@@ -184,6 +184,8 @@ class ThreadLink:
         #: it is left, and why it ends.
         self._asked: deque[_Written] = deque()
         self._looks: deque[Waiter] = deque()
+        #: Those for whom its thread is looking now.
+        self._looking: list[Waiter] = []
         self._is_left = False
         self._ending: XuidError | None = None
         #: Whether the link's thread may sleep, and has to be woken; whether it does nothing any more.
@@ -328,11 +330,11 @@ class ThreadLink:
     def _run(self) -> None:
         try:
             while True:
-                looks = self._sleep()
+                self._looking = self._sleep()
                 if self._ending is not None:
                     raise self._ending
                 self._turn()
-                for looked in looks:
+                for looked in self._looking:
                     looked.resolve(None)
         except XuidError as error:
             self._stop(error)
@@ -413,7 +415,8 @@ class ThreadLink:
             self._conversation.retire(time.monotonic())
         while self._asked and self._has_writes:
             self._conversation.take(self._asked.popleft())
-        if self._conversation.has_left:
+        # A caller that still may write is in flight before the next turn.
+        if self._has_writes and self._conversation.has_left:
             raise ConnectionLost(self.served.server, "it was left" if self._is_left else "it said GOAWAY")
         now = time.monotonic()
         if self._write_failed and now >= self._write_failed[0]:
@@ -469,7 +472,7 @@ class ThreadLink:
         self._note_written()
         while self._asked:
             self._conversation.take(self._asked.popleft())
-        for looked in list(self._looks):
+        for looked in [*self._looking, *self._looks]:
             looked.resolve(None)
 
     def _close(self) -> None:
