@@ -316,7 +316,7 @@ async fn a_connect_that_goes_on_in_a_child_is_refused_and_one_that_is_dropped_th
     assert!(child.contains("Forked"), "{child}");
     let mut connect = connect.lock().unwrap().take().unwrap();
     let client = soon(connect.as_mut()).await.unwrap();
-    let begin = std::time::Instant::now();
+    let begin = tokio::time::Instant::now();
     let (id, ()) = soon(async { tokio::join!(client.next(Order::Any), peer.serve(7)) }).await;
     assert_eq!(id.unwrap(), 7);
     // Where its socket is heard of no more, the reply is found when its time is over.
