@@ -69,7 +69,12 @@ impl EngineState {
     ) -> Poll<Result<Vec<Run>, IdError>> {
         // Once, and once more for each leap.
         loop {
-            match ticket.poll(waker) {
+            let polled = ticket.poll(waker);
+            // Clone and drop of a waker may fork.
+            if self.generation.forked() {
+                return Poll::Ready(Err(IdError::FORKED));
+            }
+            match polled {
                 Poll::Ready(Ok(runs)) if ticket.since() != self.voids() && Guard::LeapWastesDone.holds() => {
                     self.give_back(runs, ticket.since());
                 }

@@ -72,6 +72,9 @@ impl Future for PendingNumbers {
         };
         // Before it is looked at what it was served with: a leap wastes that.
         self.hub.now();
+        if self.hub.forked() {
+            return Poll::Ready(Err(SequenceError::FORKED));
+        }
         let polled = self.named.poll(waiter, context.waker());
         // A line of a leap and the clone of a waker are strangers' code, which may fork.
         if self.hub.forked() {

@@ -228,13 +228,14 @@ impl Teller {
         let stopped = catch_unwind(AssertUnwindSafe(|| self.stop()));
         if stopped.is_err() && !self.hub.forked() {
             self.hub.panics.add(1);
+            // Before the line, which may fork.
+            let close = || self.records.as_mut().map(|records| records.close());
+            let _ = catch_unwind(AssertUnwindSafe(close));
             deferred_log::log(|| {
                 tracing::error!(
                     "the thread that asks the store panicked in its stop; what was held is wasted"
                 );
             });
-            let close = || self.records.as_mut().map(|records| records.close());
-            let _ = catch_unwind(AssertUnwindSafe(close));
         }
     }
 
@@ -267,7 +268,7 @@ impl Teller {
     /// A part of a turn; `None` if it panics.
     fn whatever_happens<T>(&mut self, part: fn(&mut Self) -> T) -> Option<T> {
         let done = catch_unwind(AssertUnwindSafe(|| part(self)));
-        if done.is_err() {
+        if done.is_err() && !self.hub.forked() {
             self.hub.panics.add(1);
             self.after_panic();
             deferred_log::log(|| {
@@ -303,6 +304,10 @@ impl Teller {
 
     /// Answers some questions. Whether the turn goes on.
     fn answer_some(&mut self) -> bool {
+        // In a line of before.
+        if self.hub.forked() {
+            return false;
+        }
         let begun = self.hub.clock.read().boot;
         if begun < self.questions_at {
             return true;
@@ -326,6 +331,10 @@ impl Teller {
 
     /// Asks for the names that are due, and says how long there is nothing to do.
     fn ask_some(&mut self) -> Duration {
+        // In the line of a panic, or in a waker of what that ended.
+        if self.hub.forked() {
+            return Duration::ZERO;
+        }
         let wait = deferred_log::collected(|| self.ask_for_names());
         if self.hub.forked() {
             Duration::ZERO

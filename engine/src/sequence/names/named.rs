@@ -405,7 +405,10 @@ impl Named {
     /// What a waiting call has come to. Ids that it was served with before a leap of the clock are wasted, and it is refused.
     pub(crate) fn poll(&self, waiter: &Waiter, waker: &Waker) -> Poll<Result<Vec<Numbers>, SequenceError>> {
         let polled = waiter.poll(waker);
-        if let Poll::Ready(Ok(_)) = &polled {
+        // Clone and drop of a waker may fork: in a child another thread may have had the lock, and the call is refused.
+        if let Poll::Ready(Ok(_)) = &polled
+            && !self.word.forked()
+        {
             let state = &mut *self.lock();
             if waiter.is_void(state.leaps) {
                 let count = u64::from(waiter.demand.count);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::time::Duration;
@@ -11,13 +11,14 @@ use std::time::Duration;
 use tracing::Level;
 
 use super::leaps::TrapClock;
+use super::meddled::{Asked, MeddledStore};
 use super::{AtEach, World, plain, sequence, stop_after};
 use crate::sequence::api::pending::PendingNumbers;
 use crate::sequence::background::teller::Teller;
 use crate::sequence::store::{NewSequence, SequenceSettings, Store};
 use crate::sequence::{
     ControlError, Demand, NameFigures, NamePattern, Reply, Sequence, SequenceError, SequenceErrorKind,
-    SequenceName, SequencesStats, StoreStatus,
+    SequenceName, Sequences, SequencesStats, StoreStatus,
 };
 use crate::sys::atomics::lock;
 use crate::sys::guards::Guard;
@@ -258,6 +259,34 @@ fn a_turn_whose_callers_fork_a_child_asks_the_store_for_nothing_there() {
     assert!(forks.child() > 0, "nobody was woken");
     assert!(!forks.is_changed.load(Ordering::Relaxed), "the child made a sequence");
     assert!(first.wait().is_ok() && second.wait().is_ok() && third.wait().is_ok());
+}
+
+#[test]
+fn a_turn_in_which_the_line_of_a_panic_forks_asks_the_store_for_nothing_there() {
+    let (world, folder) = (World::new(), tempfile::tempdir().unwrap());
+    world.create("a", SequenceSettings::default());
+    let asked = Arc::new(AtomicU32::new(0));
+    let count = asked.clone();
+    let meddle = move |what| {
+        count.fetch_add(1, Ordering::Relaxed);
+        assert_ne!(what, Asked::List, "an adaptor's defect");
+        Ok(())
+    };
+    let store = MeddledStore { inner: world.database.store(0), meddle, says_why: false };
+    let (sequences, mut teller) = Sequences::builder(Box::new(store)).assemble_for_test();
+    let list = sequences.list("", "", 10);
+    assert!(sequence(&sequences, "a").try_next_ordered().is_err());
+    let forks = Forks::new(folder.path());
+    let forking = forks.clone();
+    let forks_at_a_panic = AtEach(Level::ERROR, move || forking.clone().wake());
+    tracing::subscriber::with_default(forks_at_a_panic, || teller.turn_whatever_happens());
+    if forks.child() == 0 {
+        Forks::end(asked.load(Ordering::Relaxed) > 1);
+    }
+    assert!(forks.child() > 0, "there was no line");
+    assert!(!forks.is_changed.load(Ordering::Relaxed), "the child asked its parent's store");
+    assert!(asked.load(Ordering::Relaxed) > 1, "the parent goes on");
+    assert!(list.wait().is_err());
 }
 
 /// The caller of a name that there is not is told so before others are made, and the store is written down.
