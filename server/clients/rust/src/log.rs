@@ -85,6 +85,7 @@ fn try_lock() -> Option<MutexGuard<'static, Waiting>> {
 
 /// Says lines until there are none.
 fn say_all() {
+    let process = Process::this();
     while let Some(Line { reader, say }) = next() {
         let dropped = DROPPED.swap(0, Ordering::Relaxed);
         let told = move || {
@@ -97,6 +98,10 @@ fn say_all() {
         };
         // The panic was told by its hook.
         let _ = catch_unwind(AssertUnwindSafe(told));
+        if process.check().is_err() {
+            // It has forked: the rest is the parent's.
+            return;
+        }
     }
 }
 

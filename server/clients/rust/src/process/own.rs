@@ -29,9 +29,11 @@ impl<T, F: Future<Output = Result<T, ClientError>>> Future for Own<'_, F> {
         match &mut self.call {
             Some(call) => {
                 let polled = call.as_mut().poll(context);
-                if polled.is_ready() {
-                    // A waker is a stranger's code, its clone and its drop as well, and may have forked within.
-                    self.process.check()?;
+                // A waker is a stranger's code, its clone and its drop as well, and may have forked within. What came of it is the
+                // parent's: to drop a connection would take it out of what the parent waits by.
+                if let Err(forked) = self.process.check() {
+                    std::mem::forget(polled);
+                    return Poll::Ready(Err(forked));
                 }
                 polled
             }

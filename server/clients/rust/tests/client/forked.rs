@@ -233,23 +233,53 @@ async fn a_call_that_goes_on_in_a_child_takes_no_lock_of_what_it_waits_for() {
     assert!(child.contains("Forked"), "waiting for ids: {child}");
 }
 
-/// A waker that forks where it is dropped, once it is armed.
-struct ForksInDrop {
+/// A waker that forks where it is cloned, or dropped, once it is armed.
+struct ForkingWaker {
     is_armed: AtomicBool,
     /// What the fork made: 0 in the child.
     child: AtomicI32,
 }
 
-impl ForksInDrop {
-    const TABLE: RawWakerVTable =
-        RawWakerVTable::new(|this| RawWaker::new(this, &Self::TABLE), |_| (), |_| (), Self::drop);
+impl ForkingWaker {
+    const IN_DROP: RawWakerVTable =
+        RawWakerVTable::new(|this| RawWaker::new(this, &Self::IN_DROP), |_| (), |_| (), Self::fork);
+    const IN_CLONE: RawWakerVTable = RawWakerVTable::new(Self::clone, |_| (), |_| (), |_| ());
 
-    fn waker(&'static self) -> Waker {
-        // SAFETY: the table's functions read a `ForksInDrop`, which is there for good and may be shared.
-        unsafe { Waker::new(std::ptr::from_ref(self).cast(), &Self::TABLE) }
+    fn new() -> &'static Self {
+        Box::leak(Box::new(Self { is_armed: AtomicBool::new(false), child: AtomicI32::new(-1) }))
     }
 
-    fn drop(this: *const ()) {
+    fn waker(&'static self, table: &'static RawWakerVTable) -> Waker {
+        // SAFETY: the table's functions read a `ForkingWaker`, which is there for good and may be shared.
+        unsafe { Waker::new(std::ptr::from_ref(self).cast(), table) }
+    }
+
+    fn arm(&self) {
+        self.is_armed.store(true, Ordering::Relaxed);
+    }
+
+    /// In the child notes what came of a poll, and ends it; in the parent what the child noted.
+    fn told_by_child(&self, polled: &str) -> String {
+        let child = self.child.load(Ordering::Relaxed);
+        assert!(child >= 0, "nobody forked");
+        let file = std::env::temp_dir().join(format!("xuid-client-waker-{:p}-{}", self, fork_parent(child)));
+        if child == 0 {
+            let _ = std::fs::write(&file, polled);
+            // SAFETY: ends the child at once.
+            unsafe { _exit(0) };
+        }
+        wait_for(child);
+        let told = std::fs::read_to_string(&file).unwrap();
+        std::fs::remove_file(file).unwrap();
+        told
+    }
+
+    fn clone(this: *const ()) -> RawWaker {
+        Self::fork(this);
+        RawWaker::new(this, &Self::IN_CLONE)
+    }
+
+    fn fork(this: *const ()) {
         // SAFETY: `waker` gave it.
         let this = unsafe { &*this.cast::<Self>() };
         if this.is_armed.swap(false, Ordering::Relaxed) {
@@ -268,9 +298,9 @@ async fn a_reply_at_whose_hand_over_a_waker_forks_is_the_parents() {
     let fake = Fake::start(1).await;
     let (client, mut peer) = fake.pair(quick()).await;
     let mut call = Box::pin(client.next(Order::Any));
-    let forks: &'static ForksInDrop =
-        Box::leak(Box::new(ForksInDrop { is_armed: AtomicBool::new(false), child: AtomicI32::new(-1) }));
-    assert!(call.as_mut().poll(&mut Context::from_waker(&forks.waker())).is_pending());
+    let forks = ForkingWaker::new();
+    let waker = forks.waker(&ForkingWaker::IN_DROP);
+    assert!(call.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     peer.serve(7).await;
     // Its answer comes behind the other's.
     let (pong, ()) = soon(async {
@@ -281,21 +311,48 @@ async fn a_reply_at_whose_hand_over_a_waker_forks_is_the_parents() {
     })
     .await;
     pong.unwrap();
-    let file = std::env::temp_dir().join(format!("xuid-client-drop-{}", std::process::id()));
-    forks.is_armed.store(true, Ordering::Relaxed);
+    forks.arm();
     let polled = at_once(call.as_mut());
-    let child = forks.child.load(Ordering::Relaxed);
-    if child == 0 {
-        let _ = std::fs::write(&file, format!("{polled:?}"));
-        // SAFETY: ends the child at once.
-        unsafe { _exit(0) };
-    }
-    assert!(child > 0, "nobody forked");
-    wait_for(child);
-    let childs = std::fs::read_to_string(&file).unwrap();
-    std::fs::remove_file(file).unwrap();
+    let childs = forks.told_by_child(&format!("{polled:?}"));
     assert_eq!(polled.unwrap().unwrap(), 7);
     assert!(childs.contains("Forked"), "the child got {childs}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_begins_to_wait_as_its_waker_forks_is_refused_in_the_child() {
+    let fake = Fake::start(1).await;
+    let (client, mut peer) = fake.pair(quick()).await;
+    let mut call = Box::pin(client.next(Order::Any));
+    let forks = ForkingWaker::new();
+    let waker = forks.waker(&ForkingWaker::IN_CLONE);
+    forks.arm();
+    let polled = call.as_mut().poll(&mut Context::from_waker(&waker));
+    let childs = forks.told_by_child(&format!("{polled:?}"));
+    assert!(polled.is_pending());
+    assert!(childs.contains("Forked"), "the child got {childs}");
+    let (id, ()) = soon(async { tokio::join!(call.as_mut(), peer.serve(7)) }).await;
+    assert_eq!(id.unwrap(), 7);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connect_at_whose_end_a_waker_forks_leaves_the_connection_to_the_parent() {
+    let fake = Fake::start(1).await;
+    let mut connect = Box::pin(Client::connect(fake.addr, quick()));
+    let forks = ForkingWaker::new();
+    let waker = forks.waker(&ForkingWaker::IN_DROP);
+    assert!(connect.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    let mut peer = fake.greet().await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    forks.arm();
+    let polled = at_once(connect.as_mut());
+    let childs =
+        forks.told_by_child(&format!("{:?}", polled.as_ref().map(|polled| polled.as_ref().map(|_| ()))));
+    assert!(childs.contains("Forked"), "the child got {childs}");
+    let client = polled.unwrap().unwrap();
+    let begin = tokio::time::Instant::now();
+    let (id, ()) = soon(async { tokio::join!(client.next(Order::Any), peer.serve(7)) }).await;
+    assert_eq!(id.unwrap(), 7);
+    assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -472,6 +529,11 @@ async fn as_the_first_process(prepare: impl FnOnce(), in_child: impl FnOnce()) {
         childs.starts_with("1 false ") && childs.contains("Forked"),
         "the parent got {parents}, and the child {childs}"
     );
+}
+
+/// The process that made that child, in both.
+fn fork_parent(child: i32) -> u32 {
+    if child == 0 { std::os::unix::process::parent_id() } else { std::process::id() }
 }
 
 fn wait_for(child: i32) {
