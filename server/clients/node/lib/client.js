@@ -174,14 +174,11 @@ export class Client {
   async #exchange(link, request, leftMs, patienceMs, signal) {
     const begin = now();
     try {
-      return await link.exchange(request, leftMs, signal);
+      return await link.exchange(request, leftMs, signal, patienceMs);
     } catch (error) {
       if (error instanceof ConnectionLostError && link.wasSentAway) return undefined;
-      const isLate = error instanceof TimeoutError;
-      if (isLate && leftMs < patienceMs / 2) {
-        // One that was repeated here with little time left tells nothing of this server. What was left says less than what it had.
-        throw TimeoutError.ofServer(link.served.server, patienceMs + (request.waitMs ?? 0));
-      }
+      // One that was repeated here with little time left tells nothing of this server.
+      const isLate = error instanceof TimeoutError && leftMs >= patienceMs / 2;
       if (isLate && link.isSilentSince(begin) && this.#fleet.isOtherThere(link)) link.retire();
       else if (leadsElsewhere(error)) this.#fleet.leave(link, error);
       throw error;

@@ -91,9 +91,10 @@ export class Link {
   }
 
   /**
-   * The value of the reply, or `undefined` where the link does not serve and nothing was sent. The time in line counts.
+   * The value of the reply, or `undefined` where the link does not serve and nothing was sent. The time in line counts. A
+   * call that is late says how long it had in all, which is more than what is left where it is repeated.
    */
-  exchange(request, patienceMs, signal) {
+  exchange(request, leftMs, signal, patienceMs = leftMs) {
     return new Promise((resolve, reject) => {
       const waitMs = request.waitMs ?? 0;
       const limitMs = patienceMs + waitMs;
@@ -102,7 +103,7 @@ export class Link {
         resolve(undefined);
         return;
       }
-      call.timer = setTimeout(() => this.#late(call), limitMs);
+      call.timer = setTimeout(() => this.#late(call), leftMs + waitMs);
       if (signal) {
         call.off = onAbort(signal, () => {
           this.#line.delete(call);
@@ -226,7 +227,11 @@ export class Link {
     this.#reads += 1;
     this.#heard = now();
     const bytes = this.#stream.take();
-    if (bytes === undefined || this.#state === 'ended') return;
+    if (bytes === undefined || this.#state === 'ended') {
+      // A piece of a long reply is no silence.
+      this.#answered = this.#heard;
+      return;
+    }
     try {
       this.#deliver(bytes);
     } catch (error) {

@@ -505,6 +505,20 @@ class CallsOfTasks(Calls, Stories):
 
         self.assertEqual(client.in_loop(calls()), (5, [6]))
 
+    def test_a_time_that_is_over_is_taken_for_over_though_a_little_comes_all_the_time(self):
+        client, _ = self.pair(self.fake())
+
+        async def reads():
+            link, over = client.client._fleet._link, asyncio.Event()
+            begin = time.monotonic()
+            link._read_up(over.set)
+            while not over.is_set():
+                link.data_received(b"")
+                await asyncio.sleep(0)
+            return time.monotonic() - begin
+
+        self.assertLess(client.in_loop(reads()), 0.5)
+
 
 class RetryingThreads(Retrying, Stories):
     kind = Client

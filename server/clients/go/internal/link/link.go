@@ -159,10 +159,17 @@ func (l *Link) SentAway() bool {
 // SilentSince says whether no request was answered after that time: a server that is there, and answers nothing else, is
 // silent as well. What lies in the socket is read before: a process that was stopped finds its times over and nothing read.
 func (l *Link) SilentSince(t int64) bool {
+	if l.answeredSince(t) {
+		return false
+	}
 	l.readUp(lastLook)
+	return !l.answeredSince(t)
+}
+
+func (l *Link) answeredSince(t int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.answered <= t
+	return l.answered > t
 }
 
 // Call asks, now, and waits for the answer. The context ends the call alone, never the link.

@@ -26,6 +26,9 @@ T = TypeVar("T")
 #: How long a call whose time is over, or a verdict, waits for what still comes, in seconds.
 _LAST_LOOK = 1.0
 
+#: Behind so many bytes at once more may lie in the socket.
+_MUCH = 65_536
+
 #: Behind so many seconds without a word a connection may be over. A server that says GOAWAY leaves more time than that.
 _QUIET = 0.1
 
@@ -68,7 +71,7 @@ class TaskLink(asyncio.Protocol):
         self._timer_at = 0.0
         self._is_flushing = False
         self._is_abandoned = False
-        #: How often something came.
+        #: How often so much came that more may lie there.
         self._reads = 0
         tell_of_forks(self)
 
@@ -138,7 +141,7 @@ class TaskLink(asyncio.Protocol):
         transport.write(self._greeting.outbox)
 
     def data_received(self, data: bytes) -> None:
-        self._reads += 1
+        self._reads += len(data) >= _MUCH
         try:
             if self._greeting:
                 served = self._greeting.receive(data)
@@ -197,10 +200,11 @@ class TaskLink(asyncio.Protocol):
         self._timer = self._loop.call_later(max(0.0, look_at - time.monotonic()), self._look)
 
     def _look(self) -> None:
-        self._timer = None
+        # The timer stays until it is judged: no other look is begun meanwhile.
         self._read_up(self._judge)
 
     def _judge(self) -> None:
+        self._timer = None
         if self._conversation.ended:
             return
         now = time.monotonic()
@@ -216,8 +220,8 @@ class TaskLink(asyncio.Protocol):
         self._read_up(lambda: waiter.reject(Timeout(self._server, limit)))
 
     def _read_up(self, then: Callable[[], None]) -> None:
-        """Does that when everything was read that lies in the socket: a turn of the loop has passed that brought nothing. A process
-        that was stopped finds its times over before it has read anything."""
+        """Does that when all was read that lies in the socket: a turn of the loop has passed that brought little. A process that
+        was stopped finds its times over before it has read anything."""
         begin, reads = time.monotonic(), self._reads
 
         def look() -> None:
