@@ -8,6 +8,7 @@ import {
   ClosedError, ConnectionLostError, RefusedError, TimeoutError, UnreachableError, WrongClusterError, connect,
 } from 'xuid-client';
 import { Retries } from '../lib/waiting.js';
+import { reply } from './support/codec.js';
 import { begin, fleet, serveIds, soon, standStill, until } from './support/fake.js';
 
 test('clients begin at different servers of one list', async (t) => {
@@ -232,6 +233,33 @@ test('a server is stayed with when a call gives up that came to it with little t
   const next = client.next();
   second.answer(await second.askBesidePings(), { id: 4 });
   assert.equal(await soon(next), 4n);
+});
+
+test('a server whose long reply comes slowly is not left for a call that gives up meanwhile', async (t) => {
+  const { client, peer } = await begin(await fleet(t, 2), { timeoutMs: 400, retryForMs: 0 });
+  const long = client.array(50_000, { waitMs: 20_000 });
+  const asked = await peer.ask();
+  const bytes = reply(asked.op, asked.requestId, { ids: Array.from({ length: 50_000 }, (_, at) => at) });
+  peer.socket.write(bytes.subarray(0, 65_536));
+  await setTimeout(50);
+  const call = client.next();
+  let isOver = false;
+  const giving = assert.rejects(soon(call), TimeoutError).then(() => {
+    isOver = true;
+  });
+  let at = 65_536;
+  for (; !isOver; at += 10_240) {
+    peer.socket.write(bytes.subarray(at, at + 10_240));
+    await setTimeout(20);
+  }
+  await giving;
+  const next = client.next();
+  peer.socket.write(bytes.subarray(at));
+  // The one that was given up.
+  await peer.askBesidePings();
+  peer.answer(await peer.askBesidePings(), { id: 5 });
+  assert.equal(await soon(next), 5n);
+  assert.equal((await soon(long)).length, 50_000);
 });
 
 test('a client that had to leave its first server comes back, and reads what is in flight on the way', async (t) => {

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import socket
 import threading
 import time
@@ -518,6 +519,37 @@ class CallsOfTasks(Calls, Stories):
             return time.monotonic() - begin
 
         self.assertLess(client.in_loop(reads()), 0.5)
+
+    def test_a_time_is_not_over_while_much_comes_in_whatever_pieces_and_is_looked_at_once(self):
+        client, _ = self.pair(self.fake())
+
+        async def turns(pieces, size):
+            link, over = client.client._fleet._link, []
+            # The head of a reply that never ends: what comes behind it is a part of that.
+            link._conversation.receive = lambda data, now: None
+            link._read_up(lambda: over.append(True))
+            for turn in itertools.count():
+                if over:
+                    return turn
+                if turn < 6:
+                    for _ in range(pieces):
+                        link.data_received(bytes(size))
+                await asyncio.sleep(0)
+
+        for pieces, size in ((1, 262_144), (16, 16_384), (1, 65_448)):
+            self.assertGreater(client.in_loop(turns(pieces, size)), 6, (pieces, size))
+
+        async def looks():
+            link, begun = client.client._fleet._link, []
+            link._read_up = begun.append
+            # Something is due since long, and other calls are written meanwhile.
+            link._conversation.look_at = 0.0
+            for _ in range(3):
+                link._flush()
+                await asyncio.sleep(0.01)
+            return len(begun)
+
+        self.assertEqual(client.in_loop(looks()), 1)
 
 
 class RetryingThreads(Retrying, Stories):

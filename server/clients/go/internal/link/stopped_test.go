@@ -115,6 +115,15 @@ func TestAServerWhoseReplyLiesInTheSocketWhenAContextEndsWasNotSilent(t *testing
 	}
 }
 
+func TestAServerThatAnsweredOthersIsNoneThatMustBeLookedAt(t *testing.T) {
+	// Nobody reads: a look would last for all of its time.
+	l := &Link{conn: newStopped(1), answered: 10, done: make(chan struct{})}
+	begin := time.Now()
+	if l.SilentSince(5) || time.Since(begin) > lastLook/2 {
+		t.Fatalf("after %v", time.Since(begin))
+	}
+}
+
 func TestACallWithNothingInTheSocketEndsAtItsTime(t *testing.T) {
 	l := startStopped(newStopped(10), 20*time.Millisecond)
 	defer l.End(&fail.Error{Kind: fail.Closed})

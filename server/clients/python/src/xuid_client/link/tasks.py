@@ -26,8 +26,8 @@ T = TypeVar("T")
 #: How long a call whose time is over, or a verdict, waits for what still comes, in seconds.
 _LAST_LOOK = 1.0
 
-#: Behind so many bytes at once more may lie in the socket.
-_MUCH = 65_536
+#: Behind so many bytes in one turn of the loop more may lie in the socket.
+_MUCH = 32_768
 
 #: Behind so many seconds without a word a connection may be over. A server that says GOAWAY leaves more time than that.
 _QUIET = 0.1
@@ -71,8 +71,8 @@ class TaskLink(asyncio.Protocol):
         self._timer_at = 0.0
         self._is_flushing = False
         self._is_abandoned = False
-        #: How often so much came that more may lie there.
-        self._reads = 0
+        #: How much came.
+        self._received = 0
         tell_of_forks(self)
 
     async def greet(self) -> None:
@@ -141,7 +141,7 @@ class TaskLink(asyncio.Protocol):
         transport.write(self._greeting.outbox)
 
     def data_received(self, data: bytes) -> None:
-        self._reads += len(data) >= _MUCH
+        self._received += len(data)
         try:
             if self._greeting:
                 served = self._greeting.receive(data)
@@ -222,14 +222,15 @@ class TaskLink(asyncio.Protocol):
     def _read_up(self, then: Callable[[], None]) -> None:
         """Does that when all was read that lies in the socket: a turn of the loop has passed that brought little. A process that
         was stopped finds its times over before it has read anything."""
-        begin, reads = time.monotonic(), self._reads
+        begin, received = time.monotonic(), self._received
 
         def look() -> None:
-            nonlocal reads
-            if reads == self._reads or self._conversation.ended or time.monotonic() - begin >= _LAST_LOOK:
+            nonlocal received
+            is_little = self._received - received < _MUCH
+            if is_little or self._conversation.ended or time.monotonic() - begin >= _LAST_LOOK:
                 then()
             else:
-                reads = self._reads
+                received = self._received
                 self._loop.call_soon(self._loop.call_soon, look)
 
         self._loop.call_soon(self._loop.call_soon, look)
