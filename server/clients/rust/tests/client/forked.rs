@@ -5,7 +5,7 @@
 use std::io::Write as _;
 use std::os::unix::process::CommandExt;
 use std::panic::AssertUnwindSafe;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
@@ -18,7 +18,7 @@ use xuid_client::{
 };
 use xuid_protocol::reply_ping;
 
-use crate::fake::{Asked, Fake, quick, soon};
+use crate::fake::{Asked, Fake, Peer, quick, soon};
 use crate::mill::Mill;
 
 /// The outcome of a future that has it at once.
@@ -69,11 +69,37 @@ fn calls(client: &Client, source: &Prefetch) -> Vec<&'static str> {
     outcomes.into_iter().filter(|(_, refuses)| !refuses).map(|(name, _)| name).collect()
 }
 
-/// What `work` says in a forked child.
-fn in_a_child(mut work: impl FnMut() -> String + Send + Sync + 'static) -> String {
+/// Answers the call in flight, and returns when the reply lies there: the answer to another one has come behind it.
+async fn serve_unpolled(client: &Client, peer: &mut Peer, id: u64) {
+    peer.serve(id).await;
+    let (pong, ()) = soon(async {
+        tokio::join!(client.ping(&[1]), async {
+            let request_id = peer.expect(Asked::Ping(vec![1])).await;
+            peer.send(|out| reply_ping(out, request_id, &[1])).await;
+        })
+    })
+    .await;
+    pong.unwrap();
+}
+
+/// Where the socket of a client is heard of no more, a reply is found when its time is over.
+async fn assert_heard(client: &Client, peer: &mut Peer) {
+    let begin = tokio::time::Instant::now();
+    let (id, ()) = soon(async { tokio::join!(client.next(Order::Any), peer.serve(7)) }).await;
+    assert_eq!(id.unwrap(), 7);
+    assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+}
+
+/// Where a child that is made next writes what it has to say.
+fn childs_file() -> PathBuf {
     static FORKS: AtomicU32 = AtomicU32::new(0);
     let name = format!("xuid-client-forked-{}-{}", std::process::id(), FORKS.fetch_add(1, Ordering::Relaxed));
-    let file = std::env::temp_dir().join(name);
+    std::env::temp_dir().join(name)
+}
+
+/// What `work` says in a forked child.
+fn in_a_child(mut work: impl FnMut() -> String + Send + Sync + 'static) -> String {
+    let file = childs_file();
     let theirs = file.clone();
     let mut command = Command::new("true");
     let hook = move || {
@@ -100,16 +126,7 @@ async fn a_reply_that_lay_there_unread_at_a_fork_is_the_parents() {
         async move { client.next(Order::Any).await }
     })));
     assert!(at_once(call.lock().unwrap().as_mut()).is_none());
-    peer.serve(7).await;
-    // Its answer comes behind the other's.
-    let (pong, ()) = soon(async {
-        tokio::join!(client.ping(&[1]), async {
-            let request_id = peer.expect(Asked::Ping(vec![1])).await;
-            peer.send(|out| reply_ping(out, request_id, &[1])).await;
-        })
-    })
-    .await;
-    pong.unwrap();
+    serve_unpolled(&client, &mut peer, 7).await;
     let theirs = Arc::clone(&call);
     let child = in_a_child(move || format!("{:?}", at_once(theirs.lock().unwrap().as_mut())));
     assert!(child.contains("Forked"), "the child got {child}");
@@ -196,7 +213,7 @@ fn beside_one_that_stands<T: std::fmt::Debug + 'static>(
         while !standing.stands.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(1));
         }
-        // The parent's is dropped when nobody stands any more.
+        // The parent's call is dropped when the other thread stands no more.
         let waits = Arc::new(Mutex::new(waits));
         let theirs = Arc::clone(&waits);
         let child = std::panic::catch_unwind(AssertUnwindSafe(|| {
@@ -238,6 +255,7 @@ struct ForkingWaker {
     is_armed: AtomicBool,
     /// What the fork made: 0 in the child.
     child: AtomicI32,
+    file: PathBuf,
 }
 
 impl ForkingWaker {
@@ -246,7 +264,8 @@ impl ForkingWaker {
     const IN_CLONE: RawWakerVTable = RawWakerVTable::new(Self::clone, |_| (), |_| (), |_| ());
 
     fn new() -> &'static Self {
-        Box::leak(Box::new(Self { is_armed: AtomicBool::new(false), child: AtomicI32::new(-1) }))
+        let (is_armed, child) = (AtomicBool::new(false), AtomicI32::new(-1));
+        Box::leak(Box::new(Self { is_armed, child, file: childs_file() }))
     }
 
     fn waker(&'static self, table: &'static RawWakerVTable) -> Waker {
@@ -261,16 +280,15 @@ impl ForkingWaker {
     /// In the child notes what came of a poll, and ends it; in the parent what the child noted.
     fn told_by_child(&self, polled: &str) -> String {
         let child = self.child.load(Ordering::Relaxed);
-        assert!(child >= 0, "nobody forked");
-        let file = std::env::temp_dir().join(format!("xuid-client-waker-{:p}-{}", self, fork_parent(child)));
+        assert!(child >= 0, "the waker was not reached, or could not fork");
         if child == 0 {
-            let _ = std::fs::write(&file, polled);
+            let _ = std::fs::write(&self.file, polled);
             // SAFETY: ends the child at once.
             unsafe { _exit(0) };
         }
         wait_for(child);
-        let told = std::fs::read_to_string(&file).unwrap();
-        std::fs::remove_file(file).unwrap();
+        let told = std::fs::read_to_string(&self.file).unwrap();
+        std::fs::remove_file(&self.file).unwrap();
         told
     }
 
@@ -301,16 +319,7 @@ async fn a_reply_at_whose_hand_over_a_waker_forks_is_the_parents() {
     let forks = ForkingWaker::new();
     let waker = forks.waker(&ForkingWaker::IN_DROP);
     assert!(call.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-    peer.serve(7).await;
-    // Its answer comes behind the other's.
-    let (pong, ()) = soon(async {
-        tokio::join!(client.ping(&[1]), async {
-            let request_id = peer.expect(Asked::Ping(vec![1])).await;
-            peer.send(|out| reply_ping(out, request_id, &[1])).await;
-        })
-    })
-    .await;
-    pong.unwrap();
+    serve_unpolled(&client, &mut peer, 7).await;
     forks.arm();
     let polled = at_once(call.as_mut());
     let childs = forks.told_by_child(&format!("{polled:?}"));
@@ -349,10 +358,7 @@ async fn a_connect_at_whose_end_a_waker_forks_leaves_the_connection_to_the_paren
         forks.told_by_child(&format!("{:?}", polled.as_ref().map(|polled| polled.as_ref().map(|_| ()))));
     assert!(childs.contains("Forked"), "the child got {childs}");
     let client = polled.unwrap().unwrap();
-    let begin = tokio::time::Instant::now();
-    let (id, ()) = soon(async { tokio::join!(client.next(Order::Any), peer.serve(7)) }).await;
-    assert_eq!(id.unwrap(), 7);
-    assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+    assert_heard(&client, &mut peer).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -373,11 +379,7 @@ async fn a_connect_that_goes_on_in_a_child_is_refused_and_one_that_is_dropped_th
     assert!(child.contains("Forked"), "{child}");
     let mut connect = connect.lock().unwrap().take().unwrap();
     let client = soon(connect.as_mut()).await.unwrap();
-    let begin = tokio::time::Instant::now();
-    let (id, ()) = soon(async { tokio::join!(client.next(Order::Any), peer.serve(7)) }).await;
-    assert_eq!(id.unwrap(), 7);
-    // Where its socket is heard of no more, the reply is found when its time is over.
-    assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+    assert_heard(&client, &mut peer).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -498,16 +500,7 @@ async fn as_the_first_process(prepare: impl FnOnce(), in_child: impl FnOnce()) {
         async move { client.next(Order::Any).await }
     });
     assert!(at_once(call.as_mut()).is_none());
-    peer.serve(7).await;
-    // Its answer comes behind the other's.
-    let (pong, ()) = soon(async {
-        tokio::join!(client.ping(&[1]), async {
-            let request_id = peer.expect(Asked::Ping(vec![1])).await;
-            peer.send(|out| reply_ping(out, request_id, &[1])).await;
-        })
-    })
-    .await;
-    pong.unwrap();
+    serve_unpolled(&client, &mut peer, 7).await;
     let address = client.served().server.replace(':', "-");
     let file = std::env::temp_dir().join(format!("xuid-client-namespace-{address}"));
     prepare();
@@ -529,11 +522,6 @@ async fn as_the_first_process(prepare: impl FnOnce(), in_child: impl FnOnce()) {
         childs.starts_with("1 false ") && childs.contains("Forked"),
         "the parent got {parents}, and the child {childs}"
     );
-}
-
-/// The process that made that child, in both.
-fn fork_parent(child: i32) -> u32 {
-    if child == 0 { std::os::unix::process::parent_id() } else { std::process::id() }
 }
 
 fn wait_for(child: i32) {
