@@ -21,7 +21,7 @@ use crate::registries::provenance::{as_json, evidence};
 use crate::registries::target::Target;
 use crate::registries::view::View;
 use crate::text::exit::usage;
-use crate::text::form::FormArgs;
+use crate::text::form::{FormArgs, no_id};
 use crate::text::human_time::rfc3339_ms;
 use crate::text::logs;
 use crate::text::stdout::Printer;
@@ -105,9 +105,7 @@ fn ids(given: &[String], form: Prefixed<'_>) -> Result<Vec<Id>> {
         input.split_whitespace().try_for_each(&mut read)?;
     }
     if ids.is_empty() {
-        let form = form.form();
-        let none = format!("no id is given; allowed are ids in {form}, as arguments or on standard input");
-        return Err(usage(none).into());
+        return Err(no_id(form).into());
     }
     Ok(ids)
 }

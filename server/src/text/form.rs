@@ -3,6 +3,8 @@
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use xuid_engine::{Form, Id, PrefixError, Prefixed, UnknownForm};
 
+use crate::text::exit::{Usage, usage};
+
 /// The flags of a command that writes or reads ids.
 #[derive(Debug, clap::Args)]
 pub(crate) struct FormArgs {
@@ -31,6 +33,12 @@ pub(crate) fn example(form: Prefixed<'_>) -> String {
     // Of 2026: 63 bits are in use.
     let id = Id::from_raw(1_128_275_363_336_683_521).unwrap_or_default();
     form.text(id).to_string()
+}
+
+/// No id is given to a command that takes some.
+pub(crate) fn no_id(form: Prefixed<'_>) -> Usage {
+    let form = form.form();
+    usage(format!("no id is given; allowed are ids in {form}, as arguments or on standard input"))
 }
 
 fn forms() -> impl TypedValueParser<Value = Form> {

@@ -11,7 +11,7 @@ use serde_json::json;
 use xuid_engine::{Id, InstantError, Parts, Prefixed};
 
 use crate::text::exit::{Usage, usage};
-use crate::text::form::example;
+use crate::text::form::{example, no_id};
 use crate::text::human_time::{distance, now_ns, rfc3339_ms};
 use crate::text::logs::last_line;
 use crate::text::stdout::Printer;
@@ -43,9 +43,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         teller.tell_all(stdin.lock())?;
     }
     if teller.told + teller.wrong == 0 {
-        let form = form.form();
-        let none = format!("no id is given; allowed are ids in {form}, as arguments or on standard input");
-        return Err(usage(none).into());
+        return Err(no_id(form).into());
     }
     teller.out.flush()?;
     match teller.wrong {
