@@ -65,7 +65,8 @@ impl Seal {
     }
 
     pub(crate) fn decode(self, bytes: &[u8]) -> Content {
-        if bytes.iter().all(|byte| *byte == 0) {
+        // As one comparison: a start decodes half a million records, most of them empty.
+        if bytes == [0; RECORD_BYTES] {
             return Content::Empty;
         }
         let extent = Extent {
