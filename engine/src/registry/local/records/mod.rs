@@ -143,6 +143,25 @@ impl<D: Disk> Records<D> {
         Ok(Some(records))
     }
 
+    /// Opens the file on a disk without a folder, with hints if there are any, and leaves its lock free.
+    pub(super) fn on(
+        disk: D,
+        kind: FileKind,
+        hints: Option<Box<dyn Hints>>,
+        path: &Path,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, LocalError> {
+        deferred_log::collected(|| {
+            let opened = Self::open(disk, kind, path, clock)?;
+            let mut records = opened.ok_or_else(|| LocalError::Unsettled { path: path.to_owned() })?;
+            if let Some(hints) = hints {
+                records.keep_hints(hints, path)?;
+            }
+            records.unlock();
+            Ok(records)
+        })
+    }
+
     pub(super) fn genesis(&self) -> &Genesis {
         &self.header.genesis
     }

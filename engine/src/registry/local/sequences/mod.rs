@@ -127,16 +127,7 @@ impl<D: Disk> LocalSequences<D> {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, LocalError> {
         let path = Path::new("memory");
-        let records = deferred_log::collected(|| {
-            let Some(mut records) = Records::open(disk, FileKind::Sequences, path, clock)? else {
-                return Err(LocalError::Unsettled { path: path.to_owned() });
-            };
-            if let Some(hints) = hints {
-                records.keep_hints(hints, path)?;
-            }
-            records.unlock();
-            Ok(records)
-        })?;
+        let records = Records::on(disk, FileKind::Sequences, hints, path, clock)?;
         Ok(Self { seat: None, records, folder: path.to_owned(), token: draw_token()?, operation: 0 })
     }
 }
