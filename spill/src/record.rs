@@ -65,7 +65,7 @@ impl Seal {
     }
 
     pub(crate) fn decode(self, bytes: &[u8]) -> Content {
-        // As one comparison: a start decodes half a million records, most of them empty.
+        // As one comparison: a start decodes half a million records, in a young file most of them empty.
         if bytes == [0; RECORD_BYTES] {
             return Content::Empty;
         }

@@ -5,17 +5,12 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use xuid_tests::{Order, Server, clock, folder, process};
 
-/// How soon the first id comes after exec, with the spill of the life before to be read.
-const SOON: Duration = Duration::from_millis(50);
-
 #[test]
 fn an_idle_server_costs_next_to_nothing_and_its_first_id_comes_at_once() -> Result<()> {
     let (_home, data, mut ledger) = folder::fresh()?;
     Server::start(&data)?.stop()?;
     let mut first_ids = Vec::new();
-    // Judged by the fastest: whoever else wants this machine delays some starts, and then there are more, but what a start
-    // waits for delays each. How long one takes on a machine of its own is measured by the benchmark `neighbours`.
-    while first_ids.len() < 11 || (first_ids.len() < 44 && first_ids.iter().all(|took| *took >= SOON)) {
+    for _ in 0..11 {
         let server = Server::start(&data)?;
         ledger.add_id(server.client()?.next(Order::Any)?);
         first_ids.push(server.born().elapsed());
@@ -23,7 +18,9 @@ fn an_idle_server_costs_next_to_nothing_and_its_first_id_comes_at_once() -> Resu
     }
     first_ids.sort_unstable();
     println!("idle: first id after exec: {first_ids:?}");
-    ensure!(first_ids[0] < SOON, "the fastest first id took {:?}", first_ids[0]);
+    // The least of them: whoever else wants this machine delays some starts, but what a start waits for delays each. How
+    // long one in a new folder takes on a machine of its own is measured by the benchmark `neighbours`.
+    ensure!(first_ids[0] < Duration::from_millis(50), "the fastest first id took {:?}", first_ids[0]);
 
     let server = Server::start(&data)?;
     ledger.add_id(server.client()?.next(Order::Any)?);

@@ -1,10 +1,11 @@
-//! How long the ensemble takes for a write, while a test demands time of what waits for such writes: its disk and its Java
-//! are this machine's, and none of the server's doing.
+//! How long the ensemble takes to answer a write, while a test demands time of what waits for such answers: its Java runs
+//! on this machine, and is none of the server's doing.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Error, Result};
 
 use super::Tamper;
 use crate::clock;
@@ -17,6 +18,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub struct WriteDelay {
     longest: Longest,
+    failure: Arc<Mutex<Option<Error>>>,
 }
 
 impl WriteDelay {
@@ -24,18 +26,23 @@ impl WriteDelay {
     pub fn watch(connect_string: &str) -> Result<Self> {
         let tamper = Tamper::connect(connect_string)?;
         tamper.create(PATH, &[])?;
+        let failure = Arc::new(Mutex::new(None));
+        let failed = Arc::clone(&failure);
         let longest = Longest::of(move || {
             thread::sleep(PAUSE);
             let begin = clock::now();
-            // A write that fails took what it took.
-            drop(tamper.write(PATH, &[]));
+            if let Err(error) = tamper.write(PATH, &[]) {
+                *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            }
             begin.elapsed()
         });
-        Ok(Self { longest })
+        Ok(Self { longest, failure })
     }
 
-    /// The longest so far.
-    pub fn worst(&self) -> Duration {
-        self.longest.get()
+    /// Writes no more; the longest it took.
+    pub fn stop(self) -> Result<Duration> {
+        let longest = self.longest.get();
+        drop(self.longest);
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(longest), Err)
     }
 }

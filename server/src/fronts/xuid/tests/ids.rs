@@ -141,6 +141,10 @@ fn a_request_that_gets_no_ids_keeps_no_room_for_runs() {
 #[test]
 fn a_client_that_does_not_read_gets_none_of_what_it_waits_for_until_it_reads() {
     let mut talk = Talk::greeted(Home::shared());
+    // An engine that starts has its past a moment later.
+    talk.send(&frame(|out| request_array(out, 2, Bulk::new(131_072, Order::Any, PATIENCE))));
+    talk.settle();
+    assert!(matches!(&talk.replies()[..], [(2, Said::Ids(ids))] if ids.len() == 131_072));
     let mut input = Vec::new();
     // The last ten milliseconds do not have so many fresh ones; of the others one reply is more than there is room for.
     request_array(&mut input, 2, Bulk::new(131_072, Order::Fresh, PATIENCE));
