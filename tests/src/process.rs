@@ -32,6 +32,14 @@ pub fn cpu_seconds(pid: u32) -> Result<f64> {
     Ok(ticks / TICKS_PER_SECOND)
 }
 
+/// How long the first thread of a process ran, or could have run while others had the processors. The rest it waited.
+pub fn busy(pid: u32) -> Result<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/task/{pid}/schedstat"))?;
+    let mut spans = stat.split_whitespace().map(str::parse::<u64>);
+    let mut next = || spans.next().context("no two spans in schedstat");
+    Ok(Duration::from_nanos(next()?? + next()??))
+}
+
 /// Whether a process of which nobody has heard the end yet has called exit. It has no sockets any more then, although a
 /// thread of it may still be inside the kernel.
 pub fn has_called_exit(pid: u32) -> Result<bool> {

@@ -9,18 +9,22 @@ use xuid_tests::{Order, Server, clock, folder, process};
 fn an_idle_server_costs_next_to_nothing_and_its_first_id_comes_at_once() -> Result<()> {
     let (_home, data, mut ledger) = folder::fresh()?;
     Server::start(&data)?.stop()?;
-    let mut first_ids = Vec::new();
+    let (mut first_ids, mut waits) = (Vec::new(), Vec::new());
     for _ in 0..11 {
         let server = Server::start(&data)?;
         ledger.add_id(server.client()?.next(Order::Any)?);
-        first_ids.push(server.born().elapsed());
+        let took = server.born().elapsed();
+        first_ids.push(took);
+        waits.push(took.saturating_sub(process::busy(server.pid())?));
         server.stop()?;
     }
     first_ids.sort_unstable();
     println!("idle: first id after exec: {first_ids:?}");
+    waits.sort_unstable();
+    println!("idle: of which nothing ran: {waits:?}");
     // The least of them: whoever else wants this machine delays some starts, but what a start waits for delays each. How
-    // long one in a new folder takes on a machine of its own is measured by the benchmark `neighbours`.
-    ensure!(first_ids[0] < Duration::from_millis(50), "the fastest first id took {:?}", first_ids[0]);
+    // long it computes on a machine of its own is measured by the benchmark `neighbours`.
+    ensure!(waits[0] < Duration::from_millis(25), "each start waited, at least {:?}", waits[0]);
 
     let server = Server::start(&data)?;
     ledger.add_id(server.client()?.next(Order::Any)?);

@@ -27,7 +27,7 @@ pub struct Server {
     /// Where it serves HTTP, if it does.
     pub(super) admin: Option<SocketAddr>,
     child: Child,
-    _folder: Option<TempDir>,
+    folder: Option<TempDir>,
 }
 
 impl Drop for Server {
@@ -172,9 +172,14 @@ impl Server {
         Self::of(child, folder)
     }
 
+    /// Kills it; what it leaves.
+    pub(super) fn kill(mut self) -> Result<TempDir> {
+        self.folder.take().context("it has no folder")
+    }
+
     fn of(child: Child, folder: TempDir) -> Result<Self> {
         let address = ([127, 0, 0, 1], 0).into();
-        let mut server = Self { address, admin: None, child, _folder: Some(folder) };
+        let mut server = Self { address, admin: None, child, folder: Some(folder) };
         (server.address, server.admin) = announced(&mut server.child)?;
         Ok(server)
     }
@@ -217,7 +222,7 @@ impl Server {
             return Ok(None);
         }
         let child = spawn(&mut command)?;
-        let mut server = Self { address, admin: None, child, _folder: Some(folder) };
+        let mut server = Self { address, admin: None, child, folder: Some(folder) };
         let begun = now();
         while !answers_ping(address) {
             if let Some(status) = server.child.try_wait()? {
@@ -235,7 +240,7 @@ impl Server {
         // Its standard input ends when we do, and it with that.
         command.env(VARIABLE, role.name()).stdin(Stdio::piped()).stdout(Stdio::piped());
         let (address, child) = (([127, 0, 0, 1], 0).into(), spawn(&mut command)?);
-        let mut server = Self { address, admin: None, child, _folder: None };
+        let mut server = Self { address, admin: None, child, folder: None };
         (server.address, _) = announced(&mut server.child)
             .context("does this program begin with xuid_benches::load::serve_if_asked()?")?;
         Ok(server)

@@ -10,7 +10,7 @@ use crate::load::process::Server;
 use crate::measure::now;
 use crate::rows::{Row, at_most, figure, median};
 
-/// Starts in new folders.
+/// Starts in new folders, and in those of a server that was killed.
 const STARTS: usize = 20;
 
 /// The first seconds are those of a start: windows grow, threads settle.
@@ -21,12 +21,17 @@ const SPANS: usize = 5;
 const SPAN: Duration = Duration::from_secs(10);
 
 pub(super) fn rows() -> Result<Vec<Row>> {
-    let mut first_ids = Vec::new();
+    let (mut first_ids, mut first_again) = (Vec::new(), Vec::new());
     for _ in 0..STARTS {
         let begun = now();
         let server = Server::by_default(&[], &[])?;
         first_id(server.address, Ipv4Addr::LOCALHOST)?;
         first_ids.push(begun.elapsed().as_secs_f64() * 1e3);
+        let folder = server.kill()?;
+        let begun = now();
+        let server = Server::in_folder(folder, &[], &[])?;
+        first_id(server.address, Ipv4Addr::LOCALHOST)?;
+        first_again.push(begun.elapsed().as_secs_f64() * 1e3);
     }
     let server = Server::by_default(&[], &[])?;
     first_id(server.address, Ipv4Addr::LOCALHOST)?;
@@ -43,6 +48,13 @@ pub(super) fn rows() -> Result<Vec<Row>> {
     let largest = memory.iter().copied().fold(0.0, f64::max);
     Ok(vec![
         at_most("exec to first id in a new folder", figure(&first_ids, "ms"), median(&first_ids), 50.0, "ms"),
+        at_most(
+            "the same where one was killed",
+            figure(&first_again, "ms"),
+            median(&first_again),
+            50.0,
+            "ms",
+        ),
         at_most("CPU of an idle server, mean", figure(&shares, "%"), mean, 0.3, "% of a core"),
         at_most("anonymous memory of an idle server", figure(&memory, "MiB"), largest, 15.2, "MiB"),
     ])
