@@ -12,7 +12,7 @@
 suite e2e waits yes 200 "the real binary, attacked from outside" -- python3 curl prlimit setpriv libfaketime
 suite monitoring waits yes 60 "alerts, dashboard and status page by a real Prometheus and browser" -- prometheus chromium
 suite campaigns waits no 220 "every campaign in its small size" -- curl java setpriv prlimit zookeeper libfaketime prometheus postgresql mariadb
-suite zookeeper measures no 260 "servers on private ensembles, with faults, and server/packaging" -- java setpriv zookeeper libfaketime
+suite zookeeper measures no 330 "servers on private ensembles, with faults, and server/packaging" -- java setpriv zookeeper libfaketime
 suite databases waits yes 60 "named sequences: their stores in private databases, and several servers on each store, with faults" -- postgresql mariadb java setpriv zookeeper
 suite fronts waits yes 60 "Redis clients of four languages, redis-cli and redis-benchmark, and curl, at the fronts for them" -- curl openssl redis-cli python3 venv node npm go
 suite clients waits no 170 "the clients of all languages, driven by one set of stories, and their own tests" -- python3 venv go javac java mvn node npm
@@ -30,7 +30,7 @@ server_binary() {
 # The test executables of tests/, by the suite that runs them.
 of_e2e=(xuid_tests campaign idle e2e)
 of_monitoring=(monitoring)
-of_zookeeper=(zookeeper packaging)
+of_zookeeper=(clock_steps zookeeper packaging)
 of_databases=(databases)
 of_fronts=(fronts)
 of_clients=(clients)
@@ -72,7 +72,8 @@ build_monitoring() { server_binary; test_executables; }
 run_monitoring() { executables 4 "${of_monitoring[@]}"; }
 
 build_zookeeper() { server_binary; test_executables; }
-# Few at once: each starts up to three servers of Java, and measures fail-over.
+# Few at once: each starts up to three servers of Java, and measures fail-over. Those whose clock steps are in an executable
+# of their own: a switch of worker waits for Java, and is not to wait for others.
 run_zookeeper() { executables 3 "${of_zookeeper[@]}"; }
 
 build_databases() { server_binary; test_executables; }

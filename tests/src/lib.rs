@@ -43,7 +43,6 @@ mod faketime;
 mod frame;
 mod load;
 mod log_pipe;
-mod longest;
 mod loop_disk;
 mod mariadb;
 mod not_tried;

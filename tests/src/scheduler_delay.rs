@@ -1,10 +1,11 @@
 //! How late the machine lets a thread run that only sleeps: a test on a machine that is busy elsewhere allows for it.
 
-use std::thread;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::clock;
-use crate::longest::Longest;
 
 const NAP: Duration = Duration::from_millis(1);
 /// Threads and processes that an answer waits for one after the other: client, connection, producer, registrar.
@@ -13,28 +14,47 @@ const TURNS: u32 = 4;
 /// A thread that sleeps for a millisecond at a time, and knows how much longer the longest took.
 #[derive(Debug)]
 pub struct SchedulerDelay {
-    longest: Longest,
+    worst_ns: Arc<AtomicU64>,
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl SchedulerDelay {
     /// Watches from now on.
     pub fn watch() -> Self {
-        let longest = Longest::of(|| {
-            let begin = clock::now();
-            thread::sleep(NAP);
-            begin.elapsed().saturating_sub(NAP)
-        });
-        Self { longest }
+        let (worst_ns, over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let thread = {
+            let (worst_ns, over) = (Arc::clone(&worst_ns), Arc::clone(&over));
+            thread::spawn(move || {
+                while !over.load(Ordering::Acquire) {
+                    let begin = clock::now();
+                    thread::sleep(NAP);
+                    let late = begin.elapsed().saturating_sub(NAP).as_nanos();
+                    worst_ns.fetch_max(u64::try_from(late).unwrap_or(u64::MAX), Ordering::AcqRel);
+                }
+            })
+        };
+        Self { worst_ns, over, thread: Some(thread) }
     }
 
     /// The longest so far.
     pub fn worst(&self) -> Duration {
-        self.longest.get()
+        Duration::from_nanos(self.worst_ns.load(Ordering::Acquire))
     }
 
     /// What takes `limit` at most on a machine of its own, takes this here.
     pub fn allow(&self, limit: Duration) -> Duration {
         limit + self.worst() * TURNS
+    }
+}
+
+impl Drop for SchedulerDelay {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            // It only sleeps, so there is nothing to hear from it.
+            drop(thread.join());
+        }
     }
 }
 

@@ -2,7 +2,6 @@
 //!
 //! - [`Ensemble`]: one or three private servers, killed, stopped, restarted, put back to a backup
 //! - [`Tamper`]: reads, damages, deletes and restores nodes; ends other people's sessions
-//! - [`WriteDelay`]: how long a write takes there, for what a test demands of time
 //! - [`wire`]: the few bytes of ZooKeeper's protocol that a proxy and a stolen session need
 //!
 //! The package `zookeeper` of Debian (its jars) and any Java from 11 on are needed; `tests/run` installs them.
@@ -13,9 +12,7 @@ pub(crate) mod ports;
 pub(crate) mod spawner;
 mod tamper;
 pub mod wire;
-mod write_delay;
 
 pub use ensemble::{Backup, Ensemble, Mode};
 pub use java::Sasl;
 pub use tamper::{Node, Tamper, Tree};
-pub use write_delay::WriteDelay;

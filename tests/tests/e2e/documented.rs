@@ -10,15 +10,17 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Where the tests of a suite lie.
-fn folder(suite: &str) -> Option<PathBuf> {
-    let folder = match suite {
-        "e2e" => "tests/tests/e2e",
-        "zookeeper" => "tests/tests/zookeeper",
-        "binary" => "server/tests/binary",
-        "server" => "server/src",
-        "engine" => "engine",
-        "spill" => "spill/src",
+/// Where the tests of a suite's module lie.
+fn folder(suite: &str, module: &str) -> Option<PathBuf> {
+    let folder = match (suite, module) {
+        ("e2e", _) => "tests/tests/e2e",
+        // In an executable of its own.
+        ("zookeeper", "clock_steps") => "tests/tests/clock_steps",
+        ("zookeeper", _) => "tests/tests/zookeeper",
+        ("binary", _) => "server/tests/binary",
+        ("server", _) => "server/src",
+        ("engine", _) => "engine",
+        ("spill", _) => "spill/src",
         _ => return None,
     };
     Some(root().join(folder))
@@ -32,7 +34,9 @@ fn sources(dir: &Path, module: &str) -> Result<Vec<PathBuf>> {
         if path.is_dir() {
             found.extend(sources(&path, module)?);
         } else if path.file_stem().is_some_and(|stem| stem == module)
-            || (path.file_name().is_some_and(|name| name == "tests.rs" || name == "mod.rs")
+            || (path
+                .file_name()
+                .is_some_and(|name| name == "tests.rs" || name == "mod.rs" || name == "main.rs")
                 && dir.ends_with(module))
         {
             found.push(path);
@@ -43,7 +47,7 @@ fn sources(dir: &Path, module: &str) -> Result<Vec<PathBuf>> {
 
 /// Whether there is a test of this name in a module of a suite.
 fn exists(suite: &str, module: &str, test: &str) -> Result<bool> {
-    let dir = folder(suite).with_context(|| format!("`{suite}` is no suite"))?;
+    let dir = folder(suite, module).with_context(|| format!("`{suite}` is no suite"))?;
     let is_test = |text: &str| {
         let Some(at) = text.find(&format!("fn {test}(")) else { return false };
         let before = &text[..at];

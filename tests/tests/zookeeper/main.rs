@@ -2,7 +2,6 @@
 //!
 //! The harness itself is proven first ([`harness`], [`proxy`]); every test prints what it measured.
 
-mod clock_steps;
 mod cluster;
 mod crash_loop;
 mod cuts;

@@ -92,7 +92,7 @@ fn few_requests_wait_of_those_who_do_not_read_and_of_all_where_very_many_do() {
     assert!(!reads.lets_few_wait(true));
 }
 
-/// Who empties it for a moment, and has as much again, is no faster for that.
+/// A client that has read all for a moment, and has as much unread again, is no faster for that.
 #[test]
 fn a_span_goes_on_over_moments_at_which_all_was_read() {
     let server = Home::shared();
@@ -275,7 +275,7 @@ fn what_was_read_behind_a_request_that_waits_is_memory_that_counts_and_little_is
     });
 }
 
-/// While the replies before them are not read, nobody looks what became of them.
+/// While its client reads none of the replies before them, the connection does not look what became of them.
 #[test]
 fn requests_that_wait_behind_unread_replies_are_memory_that_counts() {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
@@ -301,7 +301,7 @@ fn requests_that_wait_behind_unread_replies_are_memory_that_counts() {
     });
 }
 
-/// Of one of a thousand connections it is nobody's business.
+/// A connection that has begun little is not closed, however much the others hold.
 #[test]
 fn half_a_request_is_memory_that_counts_and_who_holds_much_of_too_much_goes() {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
@@ -328,7 +328,7 @@ fn half_a_request_is_memory_that_counts_and_who_holds_much_of_too_much_goes() {
     });
 }
 
-/// Its replies are read, so it is nobody's who reads none.
+/// Its client reads all replies, so none of it counts as unread.
 #[test]
 fn what_is_queued_behind_multi_counts_with_half_requests() {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();

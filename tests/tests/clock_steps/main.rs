@@ -2,14 +2,14 @@
 //! it, who waits for it, and that no id comes twice.
 //!
 //! ZooKeeper's own clock is true all the while, and so is the second clock that the server has. With the local
-//! registry there is none.
+//! registry there is none. Alone in their binary: others' servers of Java would be in the time that a switch takes.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 use xuid_tests::http::Metrics;
-use xuid_tests::zookeeper::{Ensemble, WriteDelay};
+use xuid_tests::zookeeper::Ensemble;
 use xuid_tests::{Fared, Job, Ledger, Order, SchedulerDelay, Serve, Told, Work, Xuid, clock};
 
 use fixture::{Fixture, Step};
@@ -26,10 +26,8 @@ const FORWARD_AGAIN: &str = "the hour forward again";
 const HOLD: Duration = Duration::from_secs(4);
 /// No record's end is further than this from the registry's time.
 const FURTHEST_MS: i64 = 120_000;
-/// From the verdict to the first id of another worker, beside what the machine was late and the ensemble's answers took.
+/// From the verdict to the first id of another worker, and what the machine was late.
 const SWITCH: Duration = Duration::from_millis(100);
-/// Answers of the ensemble that a switch waits for, one after the other: what is under way, the workers, the claim.
-const ANSWERS: u32 = 3;
 /// Nobody who is served all the way asks for longer, and what the machine was late.
 const LONGEST: Duration = Duration::from_millis(500);
 /// Fresh ids are stamped with the engine's clock; the test and the server read theirs at different moments.
@@ -62,17 +60,16 @@ fn steps_of_the_wall_clock_are_seen_for_what_they_are_and_no_id_comes_twice() ->
     let serve = Serve::fresh()?.arg("--registry").arg(&url);
     let mut fixture = Fixture::start("clock steps", serve, vec!["--registry".to_owned(), url], &JOBS)?;
     clock::idle(HOLD);
-    let mut steps = vec![a_little_back(&mut fixture)?, caught_up(&mut fixture)?];
-    let answers = WriteDelay::watch(&ensemble.connect_string())?;
-    steps.push(an_hour_back(&mut fixture, true)?);
-    let answer = answers.stop()?;
-    steps.extend([
+    let steps = vec![
+        a_little_back(&mut fixture)?,
+        caught_up(&mut fixture)?,
+        an_hour_back(&mut fixture, true)?,
         and_forward_again(&mut fixture)?,
         held(&mut fixture, "an hour forward", HOUR_MS)?,
         back_from(&mut fixture, "back from an hour forward")?,
         held(&mut fixture, "ten years forward", TEN_YEARS_MS)?,
         back_from(&mut fixture, "back from ten years forward")?,
-    ]);
+    ];
     let furthest = fixture.furthest_record_ms()?;
     let page = fixture.server.metrics()?;
     let mut ledger = Ledger::default();
@@ -89,11 +86,7 @@ fn steps_of_the_wall_clock_are_seen_for_what_they_are_and_no_id_comes_twice() ->
     // Each step was seen once, for what it was, and nothing else was taken for one.
     let verdicts = ["catch_up", "behind", "ahead"].map(|verdict| entered(&page, verdict));
     ensure!(verdicts == [1, 1, 3], "{}", page.show("xuid_clock_verdicts_total"));
-    println!("clock steps: the ensemble took {answer:?} for an answer at worst");
-    println!(
-        "clock steps: the switch took {:?} from the verdict to the first id",
-        switched(&page, &delay, answer)?
-    );
+    println!("clock steps: the switch took {:?} from the verdict to the first id", switched(&page, &delay)?);
     for step in &steps {
         stamped(&told, step)?;
     }
@@ -132,7 +125,7 @@ fn without_a_second_clock_an_hour_back_is_a_switch_and_an_hour_forward_is_held_f
     println!("{}", page.show("xuid_worker_switches_total"));
     println!(
         "clock steps, local: the switch took {:?} from the verdict to the first id",
-        switched(&page, &delay, Duration::ZERO)?
+        switched(&page, &delay)?
     );
     ensure!(log.contains("went back far") && log.contains("not followed yet"), "{log}");
     Ok(())
@@ -262,14 +255,10 @@ fn switches_of(page: &Metrics) -> u64 {
     count(page, &["xuid_worker_switches_total", "clock"])
 }
 
-/// How long the slowest switch took: not too long, beside the ensemble's answers. Clients wait no longer than ever.
-fn switched(page: &Metrics, delay: &SchedulerDelay, answer: Duration) -> Result<Duration> {
+/// How long the slowest switch took: not too long.
+fn switched(page: &Metrics, delay: &SchedulerDelay) -> Result<Duration> {
     let slowest = Duration::try_from_secs_f64(page.sum(&["xuid_worker_switch_max_ms"]) / 1e3)?;
-    let most = delay.allow(SWITCH) + answer * ANSWERS;
-    ensure!(
-        slowest < most,
-        "a switch took {slowest:?} of {most:?}, with {answer:?} for an answer of the ensemble"
-    );
+    ensure!(slowest < delay.allow(SWITCH), "a switch took {slowest:?}");
     Ok(slowest)
 }
 
